@@ -118,6 +118,14 @@ def keep(latest: Named) -> None:
     _latest[:] = [latest]
 
 
+def reading(settings: EngineSettings, most: int) -> Iterator[None]:
+    """Reads what they say, so many names a step, and keep()s it."""
+    latest = Named(settings)
+    while latest.grow(most):
+        yield
+    keep(latest)
+
+
 def places(settings: EngineSettings) -> set[int]:
     """All slots in which something is declared."""
     return named(settings).places()

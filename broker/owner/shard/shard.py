@@ -36,7 +36,7 @@ from broker.core.memory import Memory
 from broker.core.message import Blob
 from broker.core.metrics import Metric
 from broker.core.records import MetaRecord, Stretch
-from broker.engine.address.declarations import Named, keep, places
+from broker.engine.address.declarations import places, reading
 from broker.engine.address.wildcards import Wildcards
 from broker.engine.engine import Engine
 from broker.engine.state.slot import Budget
@@ -50,10 +50,11 @@ from ..commit.io_thread import Io
 from ..commit.release_gate import Gates, Touched
 from ..commit.replication_port import Alone, Replicas
 from ..commit.stats import ShardStats
-from ..transactions.large_commits import LargeCommit
+from ..transactions.large_commits import LargeCommit, TurnParts
 from ..transactions.transact import Crossing, carry_moves, large, published, transact, transacting, wary
 from . import refusing
 from .all_slots import carry_out
+from .asked_steps import AskedSteps, Step
 from .deferred import Deferred
 from .fault_attribution import NOBODY, culprit
 from .listening import Listener, tell_blamed
@@ -65,8 +66,6 @@ from .slow_turns import LONG_S, Blame
 from .small_state import Keeper, small_state
 
 log = logging.getLogger("stampede.owner")
-
-Step = Callable[[Engine, Turn], Iterator[None] | None]
 
 _PIECE = 512
 """Records given to engines between two turns of the loop at a start."""
@@ -130,7 +129,7 @@ class Shard:
         self._large: LargeCommit | None = None
         self._behind = Reconfiguring(self.engine if replicas is None else self.engines.get, self._configured)
         self._reads = PageReads(journal, read_io, self.engines, self.wake, self._stop)
-        self._steps: list[tuple[int, Step]] = []
+        self._steps = AskedSteps()
         self._scheduled = False
         self._alone = replicas is None
         durable = replicas or Alone()
@@ -210,10 +209,7 @@ class Shard:
 
     def reading(self) -> Iterator[None]:
         """Reads the names in the settings, in steps, before an engine asks for one of them."""
-        named = Named(self.settings.engine)
-        while named.grow(_PIECE):
-            yield
-        keep(named)
+        return reading(self.settings.engine, _PIECE)
 
     def engine(self, slot: int) -> Engine:
         """The engine of a slot that is led here, made when first needed."""
@@ -264,7 +260,7 @@ class Shard:
     def in_turn(self, slot: int, step: Step) -> None:
         """Has a turn run soon in which `step(engine, turn)` acts on the slot, if it is still led here. What it returns
         is done piece by piece, and nothing else before its end."""
-        self._steps.append((slot, step))
+        self._steps.ask(slot, step)
         self.wake()
 
     def finish(self) -> None:
@@ -365,18 +361,9 @@ class Shard:
                 self._gates.release(self._commits.done, turn, touched)
             if self._reads.waiting:
                 self._reads.hand_in(turn, touched)
-            if self._steps:
-                steps, self._steps = self._steps, []
-                for at, (slot, step) in enumerate(steps, 1):
-                    if (led := self.engines.get(slot)) is not None:
-                        touched[led] = None
-                        if (work := step(led, turn)) is not None and next(work, self) is None:
-                            self._steps = steps[at:] + self._steps
-                            self._in_pieces(None, work, turn, touched, blobs)
-                            break
-            if self._large is not None:
-                pass  # all else waits for it
-            elif self._behind.busy and self._behind.go_on(turn, touched):
+            if self._steps.asked and (work := self._steps.go_on(self.engines, turn, touched)) is not None:
+                self._in_pieces(None, work, (turn, touched, blobs))
+            if self._large is None and self._behind.busy and self._behind.go_on(turn, touched):
                 self.wake()
             if self._large is None and (self._inbox or self._deferred.waiting):
                 inbox, self._inbox = self._inbox, []
@@ -391,8 +378,7 @@ class Shard:
         else:
             turn, touched, blobs = under_way.turn, under_way.touched, under_way.blobs
             # For the log line about slow turns.
-            if under_way.command is not None:
-                inbox.append(under_way.command)
+            inbox += under_way.commands
             self._go_on(under_way)
         # While a large COMMIT goes on the turn is not over: nothing is flushed, appended or told.
         if self._large is None:
@@ -430,8 +416,8 @@ class Shard:
                 return
         except Exception:
             self._large = None
-            if under_way.command is not None:
-                tell_blamed(self._listener, under_way.command, [])
+            for command in under_way.commands:
+                tell_blamed(self._listener, command, [])
             raise
         self._large = None
         self._commits.keep_open(False)
@@ -478,7 +464,7 @@ class Shard:
                         continue
                     if not (crowded and self.pressure.meets_parts(engine, command, turn)):
                         if large(command):
-                            self._in_pieces(command, transacting(self, command, turn, touched), turn, touched, blobs)
+                            self._in_pieces(command, transacting(self, command, turn, touched), (turn, touched, blobs))
                             return self._put_back(commands)
                         transact(self, command, turn, touched)
                     if (at := now()) - before > LONG_S:
@@ -493,7 +479,7 @@ class Shard:
                     continue
                 touched[engine] = None
                 if (kind is Prepare or kind is Decide) and engine.much(command):
-                    self._in_pieces(command, engine.in_pieces(command, turn), turn, touched, blobs)
+                    self._in_pieces(command, engine.in_pieces(command, turn), (turn, touched, blobs))
                     return self._put_back(commands)
                 engine.handle(command, turn)
                 # Begins and ends of consumers: nobody could know beforehand how many a command has (a session with
@@ -508,11 +494,9 @@ class Shard:
             tell_blamed(self._listener, command, waiting + inbox)
             raise
 
-    def _in_pieces(
-        self, command: Command | None, work: Iterator[None], turn: Turn, touched: Touched, blobs: list[Blob]
-    ) -> None:
+    def _in_pieces(self, command: Command | None, work: Iterator[None], of: TurnParts) -> None:
         """The rest of this turn is carried out piece by piece; nothing else happens before its end."""
-        self._large = LargeCommit(self.journal, command, work, turn, touched, blobs)
+        self._large = LargeCommit(self.journal, command, work, *of)
         self._commits.keep_open(True)
         self.wake()
 
@@ -562,7 +546,9 @@ class Shard:
 
     def _rest(self) -> None:
         """Nothing is under way to the disk."""
-        more = self._inbox or self._deferred.waiting or self._reads.waiting or self._steps or self._gates.unfinished
+        more = (
+            self._inbox or self._deferred.waiting or self._reads.waiting or self._steps.asked or self._gates.unfinished
+        )
         if self._idle is not None and not more:
             idle, self._idle = self._idle, None
             self._schedule(idle)
@@ -658,8 +644,7 @@ class Shard:
     def _refuse_inbox(self) -> None:
         """In a cluster the next leader is asked, and nobody notices."""
         if self._large is not None:
-            if self._large.command is not None:
-                self._inbox.insert(0, self._large.command)
+            self._inbox[:0] = self._large.commands
             self._large = None
         inbox, self._inbox = self._deferred.begin() + self._inbox, []
         effects = refusing.unheard(inbox) if self._alone else []

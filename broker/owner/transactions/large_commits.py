@@ -25,6 +25,9 @@ from broker.engine.publishing.prepared import PIECE
 
 from ..commit.release_gate import Touched
 
+TurnParts = tuple[Turn, Touched, list[Blob]]
+"""A turn, what it has touched, and large bodies that are to be forgotten at its end."""
+
 
 class GrowingLog(Protocol):
     """Where its records go."""
@@ -33,9 +36,10 @@ class GrowingLog(Protocol):
 
 
 class LargeCommit:
-    """turn, touched, blobs   those of the turn that it is part of.    command   None: nobody's, it was decided."""
+    """turn, touched, blobs   those of the turn that it is part of.
+    commands   what it carries out; none: it was decided."""
 
-    __slots__ = ("_work", "blobs", "command", "touched", "turn")
+    __slots__ = ("_work", "blobs", "commands", "touched", "turn")
 
     def __init__(
         self,
@@ -47,7 +51,7 @@ class LargeCommit:
         blobs: list[Blob],
     ) -> None:
         """work: carries it out, piece by piece, into `turn`."""
-        self.command = command
+        self.commands = [] if command is None else [command]
         self.turn = turn
         self.touched = touched
         self.blobs = blobs

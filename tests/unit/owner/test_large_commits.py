@@ -288,20 +288,3 @@ def test_a_crash_in_the_middle_of_a_share_leaves_nothing_of_it(world: World, num
     world.disk.crash()
     world.start()
     assert not world.shard.engine(3).shown.prepared and world.shard.engine(3).queues() == []
-
-
-def test_what_a_step_returns_is_done_before_all_else(world: World) -> None:
-    done: list[str] = []
-    world.shard.engine(3)
-
-    def work(name: str):
-        for n in range(3):
-            done.append(f"{name}{n}")
-            yield
-
-    for name in "ab":
-        world.shard.in_turn(3, lambda engine, turn, name=name: work(name))
-    world.shard.submit([send("q1", seq=4)])
-    world.shard.in_turn(3, lambda engine, turn: done.append("c"))
-    world.machine.quiesce()
-    assert done == ["a0", "a1", "a2", "b0", "b1", "b2", "c"] and [each.seq for each in world.of(Done)] == [4]
