@@ -18,7 +18,7 @@ OF_TABLES = {
     "acceptors": "Acceptors", "engine.addresses": "Address settings", "engine.queues": "Queues",
     "engine.diverts": "Diverts", "edge.permissions": "Permissions",
     "edge.exchanges": "Names of RabbitMQ and ActiveMQ Classic",
-    "edge.virtual_hosts": "Names of RabbitMQ and ActiveMQ Classic",
+    "edge.virtual_hosts": "Names of RabbitMQ and ActiveMQ Classic", "bridges": "Bridges",
 }  # fmt: skip
 _HEADERS = """
     accept-version login passcode client-id request-id host heart-beat session server version receipt-id
@@ -68,7 +68,7 @@ def test_every_header_is_spoken_of(header):
 @pytest.mark.parametrize(
     "section",
     ["Acceptors", "SEND", "SUBSCRIBE, UNSUBSCRIBE", "Windows", "MESSAGE", "ACK, NACK", "Transactions", "Large messages",
-     "Address settings", "Queues", "Diverts", "The broker as a whole", "Selectors", "Flow control"],
+     "Address settings", "Queues", "Diverts", "Bridges", "The broker as a whole", "Selectors", "Flow control"],
 )  # fmt: skip
 def test_every_row_has_a_state(section):
     for row in rows(section):

@@ -1,6 +1,6 @@
-"""`stampede import FILE`: Artemis' broker.xml as a config file of ours.
+"""`stampede import FILE`: the file of another broker as a config file of ours.
 
-Rule: reads one file, writes one; what it means is config/artemis/importing.py's.
+Rule: reads one file, writes one; which broker's it is, and what it means, is config/foreign/foreign_files.py's.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from .options import Failure, Misuse
 
 
 @click.command("import")
-@click.argument("file", metavar="BROKER.XML")
+@click.argument("file", metavar="FILE")
 @click.option("--output", metavar="FILE", help="Where to write the config file. Default: print it.")
 def import_(file: str, output: str | None) -> None:
-    """Print the settings that do what an Artemis broker.xml does, and what could not be carried over.
+    """Print the settings that do what another broker's file does, and what could not be carried over.
+
+    Artemis' broker.xml, ActiveMQ Classic's activemq.xml, hornetq-configuration.xml, and RabbitMQ's definitions
+    (`rabbitmqctl export_definitions FILE`).
 
     Look the result over with `stampede settings --config FILE`."""
     from broker.config.artemis.import_text import as_toml
-    from broker.config.artemis.importing import convert
+    from broker.config.foreign.foreign_files import read
     from broker.core.errors import ConfigError
     from broker.seams.files import read_whole
 
     try:
-        found = convert(read_whole(file))
+        found = read(read_whole(file))
     except OSError as error:
         raise Misuse(f"Cannot read {file}: {error.strerror}.") from None
     except ConfigError as error:

@@ -26,7 +26,8 @@ def as_toml(found: Imported, source: str) -> str:
     if contradiction:
         lines += _comment(f"to be mended before use: {contradiction}")
     for note in found.notes:
-        lines += _comment(f"not carried over: {note.what} (line {note.line}): {note.why}")
+        where = f" (line {note.line})" if note.line else ""
+        lines += _comment(f"not carried over: {note.what}{where}: {note.why}")
     lines += _values(found.values)
     for table, entries in found.tables.items():
         known = entry_leaves(table)

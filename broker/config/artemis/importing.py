@@ -88,11 +88,18 @@ def convert(data: bytes) -> Imported:
     root = parse(data)
     core = root if root.name == "core" else root.child("core")
     if core is None:
-        raise ConfigError(f"The file is not a broker.xml: it holds <{root.name}>, but no <core>{_hint(root)}.")
-    found = Imported(values=dict(UNSAID))
+        raise ConfigError(f"The file is not a broker.xml: it holds <{root.name}>, but no <core>.")
+    found = convert_core(core)
     for element in root if core is not root else ():
         if element is not core:
             found.note(element, BROKER_WITHOUT.get(element.name, "unknown to this importer"))
+    found.notes.sort(key=lambda note: note.line)
+    return found
+
+
+def convert_core(core: Element) -> Imported:
+    """The same of what is in <core>."""
+    found = Imported(values=dict(UNSAID))
     for element in core:
         _resolve_properties(element, found)
     _wildcards(core, found)
@@ -103,25 +110,10 @@ def convert(data: bytes) -> Imported:
         else:
             found.note(element, BROKER_WITHOUT.get(element.name, "unknown to this importer"))
     _broker_wide(core, found)
-    _close(found)
+    close(found)
     _open_to_all(core, found)
     found.notes.sort(key=lambda note: note.line)
     return found
-
-
-def _hint(root: Element) -> str:
-    """What it may be instead, and what to do then."""
-    if root.name in ("beans", "broker") or root.child("transportConnectors") is not None:
-        return (
-            "; it seems to be an activemq.xml of ActiveMQ Classic, which is not read: `stampede settings` prints one "
-            "to start from, docs/compatibility.md what its names are here"
-        )
-    if root.name == "configuration":
-        return (
-            "; it seems to be a hornetq-configuration.xml: have Artemis migrate it, or put <core "
-            "xmlns='urn:activemq:core'> around what is in <configuration>; most of its names are the same"
-        )
-    return ""
 
 
 _PROPERTY = re.compile(r"\$\{([^}:]+)(?::([^}]*))?\}")
@@ -392,7 +384,7 @@ def _permissions(element: Element, found: Imported) -> None:
         found.note(element, BROKER_WITHOUT["management-address"], _title(element))
         return
     if found.misread(element.attributes.get("match", "")):
-        found.closed[_around(match, found.delimiter)] = element
+        found.closed[around(match, found.delimiter)] = element
         return
     found.entry(PERMISSIONS, match)
     for child in element:
@@ -405,17 +397,17 @@ def _permissions(element: Element, found: Imported) -> None:
             found.note(child, why, f"{type} of {_title(element)}")
     _check_entry(PERMISSIONS, match, element, found)
     if match not in found.tables[PERMISSIONS]:
-        found.closed[_around(match, found.delimiter)] = element
+        found.closed[around(match, found.delimiter)] = element
 
 
-def _around(match: str, delimiter: str) -> str:
+def around(match: str, delimiter: str) -> str:
     """A match that may be here, of at least the addresses that this one is of."""
     words = match.partition("::")[0].split(delimiter)
     plain = words[: words.index("#")] if "#" in words else words[:-1]
     return delimiter.join([*plain, "#"]) if all(plain) else "#"
 
 
-def _close(found: Imported) -> None:
+def close(found: Imported) -> None:
     """A security-setting that cannot be carried over must not leave its addresses to a wider one: it may grant more."""
     for match, element in found.closed.items():
         found.tables.setdefault(PERMISSIONS, {})[match] = {}

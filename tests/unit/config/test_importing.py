@@ -320,22 +320,6 @@ def test_other_wildcard_words_become_ours():
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        (
-            "<beans xmlns='http://www.springframework.org/schema/beans'><broker/></beans>",
-            "activemq.xml of ActiveMQ Classic",
-        ),
-        ("<broker><transportConnectors/></broker>", "activemq.xml of ActiveMQ Classic"),
-        ("<configuration xmlns='urn:hornetq'><acceptors/></configuration>", "hornetq-configuration.xml"),
-    ],
-)
-def test_the_files_of_other_brokers_are_refused_with_a_hint(text, hint):
-    with pytest.raises(ConfigError, match=f"no <core>; it seems to be an? {hint}"):
-        convert(text.encode())
-
-
-@pytest.mark.parametrize(
     ("inner", "why"),
     [
         ("<Wildcards>Yes</Wildcards>", "unknown to this importer"),

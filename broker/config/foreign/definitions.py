@@ -1,0 +1,323 @@
+"""From RabbitMQ's exported definitions (`rabbitmqctl export_definitions`) to our settings, and to notes.
+
+    queues, their arguments, policies   engine.queues, engine.addresses      bindings    engine.diverts
+    exchanges                           edge.exchanges                       vhosts      edge.virtual_hosts
+
+Rule: pure, bytes in, settings and notes out. Nothing is dropped in silence, and what nobody may do without a look comes
+first: users, permissions, what moves messages to other brokers. Hashes of passcodes are not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from broker.core.errors import ConfigError
+from broker.core.virtual_host import HOST, NAME
+
+from ..artemis.importing import Imported, Note
+from ..load import checked_entry
+
+MAX_BYTES = 64 << 20
+Item = Mapping[str, Any]
+_EVERYTHING = ".*"
+_SECTIONS = ("vhosts", "queues", "exchanges", "bindings", "policies", "users", "permissions", "topic_permissions",
+             "parameters", "global_parameters", "operator_policies")  # fmt: skip
+_PREDECLARED = ("", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match", "amq.rabbitmq.trace")
+_AMQ = {"amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers", "amq.match": "headers"}
+_ARGUMENTS = {
+    "message-ttl": "expiry_delay_ms", "expires": "auto_delete_delay_ms", "max-length": "ring_size",
+    "max-length-bytes": "max_size_bytes", "single-active-consumer": "exclusive",
+}  # fmt: skip
+"""Of a queue or policy, without the `x-` → setting of the address."""
+_NEEDLESS = {
+    "queue-type": "there is one type of queue, and all are replicated",
+    "queue-mode": "long queues go to disk as they are",
+    "max-priority": "all queues have priorities 0 to 9", "queue-version": "there is one",
+    "ha-mode": "all queues are replicated (cluster.replicas)", "ha-params": "all queues are replicated",
+    "ha-sync-mode": "replicas are in sync before a receipt",
+    "queue-master-locator": "leaders are spread by the cluster",
+    "queue-leader-locator": "leaders are spread by the cluster", "delivery-limit": "",
+}  # fmt: skip
+
+
+def convert(data: bytes) -> Imported:
+    """The settings that do what this file does. Raises ConfigError when it is no export of definitions."""
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"The file has {len(data)} bytes; at most {MAX_BYTES} are read.")
+    try:
+        tree = msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The file is not JSON: {error}.") from None
+    if not any(key in tree for key in ("queues", "exchanges", "bindings", "vhosts", "rabbit_version")):
+        raise ConfigError("The file is JSON, but no definitions of RabbitMQ: it has neither queues nor exchanges.")
+    return _Definitions(tree).convert()
+
+
+class _Definitions:
+    """One file."""
+
+    def __init__(self, tree: Item) -> None:
+        self._tree = tree
+        self._found = Imported(values={"edge.dialect": "rabbitmq"})
+        self._hosts: dict[str, str] = {"/": ""}
+        """Virtual host of the file → what stands in front of its names here."""
+        self._queues: dict[str, Item] = {}
+        """By their names here."""
+        self._kinds: dict[tuple[str, str], str] = {}
+        """(virtual host, exchange) → its type, of those that the file names."""
+
+    def convert(self) -> Imported:
+        self._people()
+        self._moves()
+        self._virtual_hosts()
+        self._all_exchanges()
+        self._all_queues()
+        self._bindings()
+        for key in self._tree.keys() - set(_SECTIONS):
+            if key not in ("rabbit_version", "rabbitmq_version", "product_name", "product_version",
+                           "rabbitmq_definition_format", "explanation", "vhost_limits"):  # fmt: skip
+                self._note(key, "unknown to this importer")
+        return self._found
+
+    def _note(self, what: str, why: str) -> None:
+        self._found.notes.append(Note(0, what[:200], why))
+
+    def _items(self, section: str) -> Iterator[Item]:
+        for item in self._tree.get(section) or ():
+            if isinstance(item, dict):
+                yield item
+
+    # ── who ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _people(self) -> None:
+        names = [str(user.get("name", "")) for user in self._items("users")]
+        if names:
+            self._note(
+                "users", "passcodes are hashed in another way: make each with `stampede user add NAME --group NAME` "
+                f"(in a virtual host '$host/HOST.NAME'): {', '.join(sorted(names))[:500]}",
+            )  # fmt: skip
+        for row in self._items("permissions"):
+            self._permission(row)
+        if self._tree.get("topic_permissions"):
+            self._note("topic_permissions", "write them as entries of edge.permissions, by address")
+
+    def _permission(self, row: Item) -> None:
+        """Who may do everything in a virtual host; regular expressions are for people to look at."""
+        user, host = str(row.get("user", "")), str(row.get("vhost", "/"))
+        wishes = {each: str(row.get(each, "")) for each in ("configure", "write", "read")}
+        prefix = self._host(host)
+        if prefix is None or not user:
+            return
+        entry = self._found.entry("edge.permissions", f"{prefix}#")
+        for kind, fields in (
+            ("write", ("send",)), ("read", ("consume", "browse")),
+            ("configure", ("create_address", "create_durable_queue", "create_non_durable_queue",
+                           "delete_durable_queue")),
+        ):  # fmt: skip
+            if wishes[kind] == _EVERYTHING:
+                for each in fields:
+                    entry[each] = ",".join(filter(None, (entry.get(each, ""), user)))
+            elif wishes[kind] not in ("", "^$"):
+                self._note(
+                    f"{kind} of {user!r} in {host!r}",
+                    f"{wishes[kind]!r} is a regular expression: write an entry of edge.permissions for the addresses; "
+                    "until then the user may not",
+                )
+
+    def _moves(self) -> None:
+        for row in self._items("parameters"):
+            kind, name = str(row.get("component", "")), str(row.get("name", ""))
+            if kind == "shovel":
+                self._note(f"shovel {name!r}", "write it as a bridge (docs/bridges.md): [bridges.NAME]")
+            elif kind.startswith("federation"):
+                self._note(f"{kind} {name!r}", "write it as bridges (docs/bridges.md); both ways with max_hops = 1")
+            elif kind != "vhost-limits":
+                self._note(f"parameter {kind} {name!r}", "nothing here reads it")
+        for row in self._items("operator_policies"):
+            self._note(f"operator policy {row.get('name', '')!r}", "write it as settings of addresses")
+
+    # ── where ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _host(self, name: str) -> str | None:
+        """In front of the names of that virtual host; None: it cannot be here."""
+        if name in self._hosts:
+            return self._hosts[name]
+        ours = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:40]
+        if not NAME.fullmatch(ours) or f"{HOST}{ours}." in self._hosts.values():
+            self._note(f"vhost {name!r}", "its name has no counterpart; what is in it was left out")
+            return None
+        self._hosts[name] = f"{HOST}{ours}."
+        table = self._found.entry("edge.virtual_hosts", ours)
+        if ours != name:
+            table["names"] = name
+        return self._hosts[name]
+
+    def _virtual_hosts(self) -> None:
+        for each in self._items("vhosts"):
+            self._host(str(each.get("name", "/")))
+        for row in self._items("parameters"):
+            if row.get("component") == "vhost-limits" and isinstance(row.get("value"), dict):
+                host = str(row.get("vhost", "/"))
+                most = row["value"].get("max-connections")
+                if isinstance(most, int) and most > 0 and (prefix := self._host(host)):
+                    self._found.entry("edge.virtual_hosts", prefix[len(HOST) : -1])["max_connections"] = most
+                if "max-queues" in row["value"] or (isinstance(most, int) and host == "/"):
+                    self._note(f"limits of vhost {host!r}", "see edge.max_connections and engine.max_queues")
+        if len(self._hosts) > 1:
+            self._found.values["edge.unknown_hosts"] = "refuse"
+
+    # ── exchanges, queues ──────────────────────────────────────────────────────────────────────────
+
+    def _all_exchanges(self) -> None:
+        for exchange in self._items("exchanges"):
+            name, host, kind = str(exchange.get("name", "")), str(exchange.get("vhost", "/")), str(exchange.get("type"))
+            self._kinds[host, name] = kind
+            if name in _PREDECLARED:
+                continue
+            if kind not in ("direct", "fanout", "topic", "headers"):
+                self._note(f"exchange {name!r}", f"there are no exchanges of the type {kind!r}")
+                continue
+            known = self._found.tables.get("edge.exchanges", {}).get(name)
+            if known is not None and known["type"] != kind:
+                self._note(f"exchange {name!r} of vhost {host!r}", f"one of that name is {known['type']} in another")
+                continue
+            self._found.entry("edge.exchanges", name)["type"] = kind
+            if exchange.get("internal"):
+                self._note(f"exchange {name!r}", "internal: clients may send to it here, unless permissions forbid it")
+            if (exchange.get("arguments") or {}).get("alternate-exchange"):
+                self._note(f"alternate-exchange of {name!r}", "see send_to_dla_on_no_route of its addresses")
+
+    def _all_queues(self) -> None:
+        policies = sorted(self._items("policies"), key=lambda each: each.get("priority", 0), reverse=True)
+        used: set[int] = set()
+        for queue in self._items("queues"):
+            name, host = str(queue.get("name", "")), str(queue.get("vhost", "/"))
+            prefix = self._host(host)
+            if prefix is None or not name:
+                continue
+            policy = next((each for each in policies if _fits(each, name, host, "queues")), None)
+            if policy is not None:
+                used.add(id(policy))
+            self._queue(prefix + name, queue, {} if policy is None else policy.get("definition") or {}, host)
+        for policy in policies:
+            if id(policy) not in used:
+                self._note(
+                    f"policy {policy.get('name', '')!r} ({policy.get('pattern', '')!r})",
+                    'no queue of the file is named so: write it as settings of addresses, [engine.addresses."…"]',
+                )
+
+    def _queue(self, address: str, queue: Item, policy: Item, host: str) -> None:
+        given = {str(key).removeprefix("x-"): value for key, value in (queue.get("arguments") or {}).items()}
+        if given.get("queue-type") == "stream":
+            self._note(f"queue {address!r}", "a stream: see retroactive_messages, and the archive (docs/pipeline.md)")
+            return
+        if queue.get("auto_delete") or queue.get("durable") is False:
+            self._note(f"queue {address!r}", "it goes with its consumers: clients make it when they come")
+            return
+        values = self._values(address, {**policy, **given}, host)
+        try:
+            checked_entry("engine.queues", address, {"address": address}, "the file")
+            if values:
+                values = checked_entry("engine.addresses", address, values, "the file")
+        except ConfigError as error:
+            self._note(f"queue {address!r}", str(error))
+            return
+        self._found.entry("engine.queues", address)["address"] = address
+        if values:
+            self._found.entry("engine.addresses", address).update(values)
+
+    def _values(self, address: str, given: Item, host: str) -> dict[str, Any]:
+        """Settings of the address that do what arguments and policy say."""
+        found: dict[str, Any] = {}
+        refuses = str(given.get("overflow", "drop-head")) != "drop-head"
+        for name, value in given.items():
+            if name == "max-length" and refuses:
+                found |= {"max_size_messages": value, "full_policy": "FAIL"}
+            elif name == "max-length-bytes":
+                found |= {"max_size_bytes": value, "full_policy": "FAIL"}
+                if not refuses:
+                    self._note(
+                        f"max-length-bytes of {address!r}", "what does not fit is refused; nothing is dropped for it"
+                    )
+            elif name == "expires":
+                found |= {"auto_delete_delay_ms": value, "auto_delete_message_count": -1}
+            elif name in _ARGUMENTS:
+                found[_ARGUMENTS[name]] = value
+            elif name == "delivery-limit":
+                found["max_delivery_attempts"] = value + 1 if isinstance(value, int) else value
+            elif name == "dead-letter-exchange":
+                found["dead_letter_address"] = self._letters(
+                    str(value), str(given.get("dead-letter-routing-key", "")), host, address
+                )
+            elif name in _NEEDLESS:
+                continue
+            elif name not in ("overflow", "dead-letter-routing-key"):
+                self._note(f"x-{name} of {address!r}", "it has no counterpart here")
+        return found
+
+    def _letters(self, exchange: str, key: str, host: str, address: str) -> str:
+        prefix = self._hosts.get(host) or ""
+        if not exchange:
+            return prefix + (key or address.removeprefix(prefix))
+        return self._place(exchange, key or address.removeprefix(prefix), host)
+
+    def _place(self, exchange: str, key: str, host: str) -> str:
+        """The address that an exchange and a key are here."""
+        prefix, kind = self._hosts.get(host) or "", self._kind(host, exchange)
+        if exchange == "amq.topic":
+            return prefix + key
+        name = "".join(f"%{ord(char):02X}" if char in "./%" else char for char in exchange)
+        root = f"{prefix.rstrip('.')}$exchange/{name}"
+        return root if kind in ("fanout", "headers") else f"{root}.{key}" if kind == "topic" else f"{root}/{key}"
+
+    def _kind(self, host: str, exchange: str) -> str:
+        return self._kinds.get((host, exchange)) or _AMQ.get(exchange, "direct")
+
+    # ── bindings ───────────────────────────────────────────────────────────────────────────────────
+
+    def _bindings(self) -> None:
+        for binding in self._items("bindings"):
+            source, target = str(binding.get("source", "")), str(binding.get("destination", ""))
+            host, key = str(binding.get("vhost", "/")), str(binding.get("routing_key", ""))
+            prefix = self._hosts.get(host)
+            if not source or prefix is None:
+                continue
+            told = f"binding of {source!r} ({key!r}) to {target!r}"
+            if binding.get("destination_type") != "queue":
+                self._note(told, "from exchange to exchange: bind the queues, or write a divert")
+            elif self._kind(host, source) == "headers":
+                self._note(
+                    told,
+                    "write a divert with a selector for its arguments (docs/compatibility-rabbitmq.md)",
+                )
+            elif any(mark in key.split(".") for mark in "*#") and self._kind(host, source) == "topic":
+                self._note(told, "a pattern: have its consumer subscribe there, with durable:true and x-queue-name")
+            elif prefix + target not in self._found.tables.get("engine.queues", {}):
+                self._note(told, "its queue was left out")
+            else:
+                self._divert(self._place(source, key, host), prefix + target, told)
+
+    def _divert(self, address: str, queue: str, told: str) -> None:
+        if address == queue:
+            return
+        diverts = self._found.tables.setdefault("engine.diverts", {})
+        name = f"binding-{len(diverts) + 1}"
+        values = {"address": address, "forward": queue, "routing": "ANYCAST"}
+        try:
+            diverts[name] = checked_entry("engine.diverts", name, values, "the file")
+        except ConfigError as error:
+            self._note(told, str(error))
+
+
+def _fits(policy: Item, name: str, host: str, what: str) -> bool:
+    if policy.get("vhost", "/") != host or policy.get("apply-to", "all") not in (what, "all", "classic_queues",
+                                                                                 "quorum_queues"):  # fmt: skip
+        return False
+    try:
+        return len(str(policy.get("pattern", ""))) < 200 and bool(re.search(str(policy["pattern"]), name[:1000]))
+    except (re.error, KeyError):
+        return False
