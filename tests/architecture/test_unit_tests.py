@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-WITHOUT = 256
+WITHOUT = 255
 """Modules that have none yet, of all rooms together."""
 
 

@@ -1,12 +1,13 @@
 """All owners of a cluster, asked by an edge over the links that it has anyway (ports.Owners).
 
-Rule: an answer is partial rather than late: who has not answered in ANSWER_S is named as missing, and so are slots that
-nobody leads. Must not know what is asked.
+Rule: an answer is partial rather than late: who has not answered in ANSWER_S (SILENT_S the next time) is named as
+missing, and so are slots that nobody leads. Must not know what is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container, Mapping
 from typing import Final
 
 import msgspec
@@ -16,6 +17,9 @@ from broker.link.edge_side.cluster_port import ClusterPort
 from .ports import Answer, Missing, Question
 
 ANSWER_S: Final = 5.0
+SILENT_S: Final = 0.5
+"""For an owner that has not answered the last question either: one that hangs is waited for once, not by each page that
+an operator looks at meanwhile."""
 
 
 class Spread:
@@ -23,30 +27,39 @@ class Spread:
 
     def __init__(self, port: ClusterPort) -> None:
         self._port = port
+        self._silent: set[str] = set()
+        """Owners that have not answered yet when they were given up, and not since."""
 
     async def ask(self, question: Question) -> tuple[list[Answer], list[Missing]]:
         answers: dict[str, Answer] = {}
         failed: dict[str, str] = {}
-        complete = asyncio.Event()
+        arrived = asyncio.Event()
         asked: list[str] = []
 
         def done(owner: str, answer: bytes | None, why: str) -> None:
             if answer is None:
                 failed[owner] = why
             else:
+                self._silent.discard(owner)  # also when it comes too late
                 answers[owner] = msgspec.json.decode(answer)
-            if asked and len(answers) + len(failed) == len(asked):
-                complete.set()
+            arrived.set()
 
         asked += self._port.ask(msgspec.json.encode(question), done)
-        if len(answers) + len(failed) < len(asked):
+        known, begun = frozenset(self._silent), asyncio.get_running_loop().time()
+        while left := [owner for owner in asked if owner not in answers and owner not in failed]:
+            patience = SILENT_S if known.issuperset(left) else ANSWER_S
+            arrived.clear()
             try:
-                async with asyncio.timeout(ANSWER_S):
-                    await complete.wait()
+                async with asyncio.timeout_at(begun + patience):
+                    await arrived.wait()
             except TimeoutError:
-                pass
-        why = f"no answer within {ANSWER_S:g} s (an earlier release, or it does not live)"
+                break
+        self._silent.update(left)
+        return [answers[owner] for owner in asked if owner in answers], self._missing(asked, answers, failed)
+
+    def _missing(self, asked: list[str], answers: Container[str], failed: Mapping[str, str]) -> list[Missing]:
+        why = f"no answer within {ANSWER_S:g} s, nor since (an earlier release, or it does not live)"
         missing = [Missing(owner, failed.get(owner, why)) for owner in asked if owner not in answers]
         if unled := self._port.unled():
             missing.append(Missing(f"{unled} slots", "nobody leads them now"))
-        return [answers[owner] for owner in asked if owner in answers], missing
+        return missing

@@ -5,6 +5,8 @@
 const AGAIN_MS = 10000; // where there are no events
 const WATCHED = 6; // the most of one stream
 const SPANS = 12; // ranges of slots that are named
+const SLOW_MS = 300; // then an empty page says that it waits
+const LATE_MS = 1500; // for what stands further below on a page
 const page = document.getElementById("page");
 const problem = document.getElementById("problem");
 const light = document.getElementById("light");
@@ -32,6 +34,12 @@ async function look(path) {
   const told = live.told.get(path) || await api("GET", path);
   if (told.status && String(told.type).startsWith("urn:stampede:problem:")) throw new Refused(`${told.title}: ${told.detail} — ${told.fix || ""}`);
   return told;
+}
+
+// A part of a page that is late, or refused, does not keep the rest from being shown: it comes when it comes (watch), and says why not.
+function unlessLate(asking, empty) {
+  const late = new Promise((on) => { setTimeout(() => on({ ...empty, why: "It takes its time: an owner does not answer." }), LATE_MS); });
+  return Promise.race([asking.catch((error) => ({ ...empty, why: String(error.message || error) })), late]);
 }
 
 function watch(paths) {
@@ -134,9 +142,8 @@ const state = { may: { user: "", address: "", told: null }, audit: { q: "" }, qu
   connections: { sort: "-subscriptions", q: "", pages: [] }, addresses: { sort: "name", q: "", pages: [] }, settings: { q: "" } };
 
 async function overview() {
-  const told = await look("/overview");
+  const [told, busiest] = await Promise.all([look("/overview"), look("/queues?sort=-messages&limit=8")]);
   const m = told.messaging;
-  const busiest = await look("/queues?sort=-messages&limit=8");
   return [
     el("h1", {}, told.id === told.role ? "This broker " : `${told.id} `, el("span", { class: "soft" },
       `${told.role}, ${told.version}${told.ready ? "" : ", not ready"}`)),
@@ -262,8 +269,8 @@ function listing(kind, draw) {
 async function queue(name) {
   const at = `/queues/${part(name)}`;
   const [told, consumers, messages, dead] = await Promise.all([
-    look(at), look(`${at}/consumers?limit=50&sort=-unacknowledged`), look(`${at}/messages?limit=20&preview=300`),
-    look(`${at}/dead-letters`)]);
+    look(at), unlessLate(look(`${at}/consumers?limit=50&sort=-unacknowledged`), { items: [] }),
+    unlessLate(look(`${at}/messages?limit=20&preview=300`), { items: [] }), unlessLate(look(`${at}/dead-letters`), { groups: [] })]);
   const groups = dead.groups.filter((g) => g.address);
   const paused = told.parts.every((p) => p.paused);
   const sum = (field) => told.parts.reduce((total, p) => total + p[field], 0);
@@ -300,14 +307,14 @@ async function queue(name) {
         if (await confirmed("Delete a message", `Message ${r.id} will be gone.`, r.id)) {
           act(() => api("POST", `${at}/purge`, { ids: [r.id] }), (t) => `${t.done} deleted`);
         } } }, "Delete") },
-    ], messages.items, "Nothing waits."),
+    ], messages.items, messages.why || "Nothing waits."),
     el("h2", {}, "Consumers"), table([
       { title: "Connection", cell: (r) => el("a", { href: `#connection/${r.session}` }, r.session) },
       { title: "Unacknowledged", num: true, cell: (r) => count(r.unacknowledged) },
       { title: "Mode", optional: true, cell: (r) => r.ack },
       { title: "Selector", text: true, optional: true, cell: (r) => r.selector || "—" },
       { title: "Waits for", text: true, cell: (r) => r.waits_for || "messages" },
-    ], consumers.items, "Nobody."),
+    ], consumers.items, consumers.why || "Nobody."),
   ];
 }
 
@@ -505,6 +512,9 @@ async function show() {
   }
   asked = [];
   const mineAsked = asked;
+  const slow = setTimeout(() => {
+    if (mine === turn && !page.childElementCount) page.replaceChildren(el("p", { class: "soft", role: "status" }, "Asking the broker: somebody takes his time."));
+  }, SLOW_MS);
   try {
     const parts = await (PAGES[kind] || overview)(name === undefined ? undefined : decodeURIComponent(name));
     if (mine !== turn) return;
@@ -516,6 +526,8 @@ async function show() {
     unwatch();
     page.replaceChildren(el("h1", {}, name === undefined ? kind : decodeURIComponent(name)), el("p", { class: "why" }, String(error.message || error)));
     timer = setTimeout(show, AGAIN_MS);
+  } finally {
+    clearTimeout(slow);
   }
 }
 

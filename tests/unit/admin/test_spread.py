@@ -1,0 +1,78 @@
+"""All owners are asked at once: who does not answer is named, and waited for once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from broker.admin.api.spread import ANSWER_S, SILENT_S, Spread
+
+
+class Port:
+    """Owners that answer when they are told to."""
+
+    def __init__(self, *owners: str) -> None:
+        self.owners, self.left, self.hang = owners, [], set()
+        self.leaderless = 0
+
+    def ask(self, question, done):
+        for owner in self.owners:
+            if owner in self.hang:
+                self.left.append(lambda owner=owner: done(owner, b'{"of": "late"}', ""))
+            else:
+                asyncio.get_running_loop().call_soon(done, owner, json.dumps({"of": owner}).encode(), "")
+        return list(self.owners)
+
+    def unled(self) -> int:
+        return self.leaderless
+
+
+async def timed(spread: Spread) -> tuple[list[str], list[str], float]:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    answers, missing = await spread.ask({"kind": "totals"})
+    return [answer["of"] for answer in answers], [one.owner for one in missing], loop.time() - begun
+
+
+async def test_answers_come_in_the_order_of_the_owners_and_slots_without_leader_are_named():
+    port = Port("a", "b")
+    port.leaderless = 3
+    assert (await timed(Spread(port)))[:2] == (["a", "b"], ["3 slots"])
+
+
+async def test_nobody_asked_is_nobody_waited_for():
+    assert (await timed(Spread(Port())))[:2] == ([], [])
+
+
+async def test_one_that_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("broker.admin.api.spread.ANSWER_S", 0.4)
+    monkeypatch.setattr("broker.admin.api.spread.SILENT_S", 0.05)
+    assert 0 < SILENT_S < ANSWER_S
+    port = Port("a", "b")
+    spread = Spread(port)
+    port.hang = {"b"}
+    answers, missing, took = await timed(spread)
+    assert (answers, missing) == (["a"], ["b"]) and took >= 0.4
+    answers, missing, took = await timed(spread)
+    assert (answers, missing) == (["a"], ["b"]) and 0.05 <= took < 0.4
+    port.left[0]()  # it lives after all, and answers what it was asked long ago
+    answers, missing, took = await timed(spread)
+    assert missing == ["b"] and took >= 0.4
+    port.hang = set()
+    assert (await timed(spread))[:2] == (["a", "b"], [])
+
+
+async def test_another_one_that_is_slow_has_its_time_beside_one_that_hangs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("broker.admin.api.spread.ANSWER_S", 0.4)
+    monkeypatch.setattr("broker.admin.api.spread.SILENT_S", 0.02)
+    port = Port("a", "b")
+    spread = Spread(port)
+    port.hang = {"b"}
+    await timed(spread)
+    port.hang = {"a", "b"}
+    port.left.clear()
+    asyncio.get_running_loop().call_later(0.1, lambda: port.left[0]())
+    answers, missing, _ = await timed(spread)
+    assert (answers, missing) == (["late"], ["b"])
