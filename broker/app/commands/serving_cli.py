@@ -18,6 +18,8 @@ from broker.core.slots import Member
 
 TIMEOUT_S: Final = 3.0
 AT_ONCE: Final = 32
+UNAWARE: Final = "serves none and has no reason: it may not have heard that it leads them"
+"""Of an owner that follows the slot table no more, or not yet. What it does not know of it cannot name."""
 
 
 class Unserved(NamedTuple):
@@ -51,6 +53,8 @@ def serving(picture: Picture) -> ServedSlots:
             unserved.append(Unserved(slot, record.leader, why, None))
         elif (answer := answers[record.leader]) and (found := answer["not_served"].get(str(slot))):
             unserved.append(Unserved(slot, record.leader, found["why"], found["since_s"]))
+        elif answer and not answer["serves"]:
+            unserved.append(Unserved(slot, record.leader, f"{record.leader} {UNAWARE}", None))
     serves = {one: None if answer is None else int(answer["serves"]) for one, answer in answers.items()}
     return ServedSlots(serves, unserved)
 

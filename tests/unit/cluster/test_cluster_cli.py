@@ -133,6 +133,15 @@ def test_status_says_what_owners_themselves_say_they_serve(store, admin):
     assert [owner["serves"] for owner in seen["owners"]] == [84, None, None]
 
 
+def test_status_says_which_owner_does_not_know_that_it_leads(store, admin):
+    """One that followed the slot table no more led 85 slots, served none, and nothing was said."""
+    register(store, "a", admin=admin)
+    Answers.told = {"serves": 0, "not_served": {"0": {"why": "takes over", "since_s": 3.4}}}
+    text = run("status")
+    assert "Not served for 3 s: 1 slot (0): a takes over" in text
+    assert "Not served: 85 slots (3, 6, 9, " in text and "a serves none and has no reason" in text
+
+
 def test_status_says_why_slots_have_no_leader(store):
     put(store, SlotRecord(7, 3, "x", ("x",), ("x",)))
     put(store, SlotRecord(8, 3, "", ("x",), ("x",)))
