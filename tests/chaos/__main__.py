@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from . import faults, planted
-from .run import Build, Verdict, run
+from .run import Build, Verdict, run, standalone
 from .world import PAUSE_S
 
 PLANTED_MINUTES = 1.0
@@ -23,7 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="of faults (default 30)")
     parser.add_argument("--seed", type=int, default=None, help="of the first run (default: drawn, and printed)")
-    parser.add_argument("--owners", type=int, default=3)
+    parser.add_argument("--owners", type=int, default=3, help="0: one standalone broker, and no faults")
     parser.add_argument("--edges", type=int, default=2)
     parser.add_argument("--etcd", type=int, default=1, help="members of etcd (default 1)")
     parser.add_argument("--tls", action="store_true", help="mutual TLS among the components")
@@ -61,7 +61,12 @@ def main() -> int:
 def _part(within: Path, seed: int, minutes: float, build: Build, only: list[str]) -> tuple[Verdict, Path]:
     folder = within / f"seed-{seed}"
     shutil.rmtree(folder, ignore_errors=True)
-    verdict = asyncio.run(run(folder.absolute(), seed=seed, minutes=minutes, build=build, only=only))
+    folder.mkdir(parents=True)
+    if build.owners:
+        verdict = asyncio.run(run(folder.absolute(), seed=seed, minutes=minutes, build=build, only=only))
+    else:
+        plain = standalone(folder.absolute(), seed=seed, minutes=minutes, bug=build.bug, pause_s=build.pause_s)
+        verdict = asyncio.run(plain)
     print(verdict.line(), flush=True)
     for line in verdict.broken[:20]:
         print(f"  {line}", flush=True)
@@ -72,7 +77,7 @@ def _until_found(given: argparse.Namespace, bug: planted.Bug, build: Build, seed
     """Short runs of what it takes to meet the bug."""
     begun, faults_done = time.monotonic(), 0
     while time.monotonic() - begun < 60 * given.minutes:
-        verdict, _ = _part(given.folder, seed, PLANTED_MINUTES, build, only or list(bug.faults))
+        verdict, _ = _part(given.folder, seed, min(PLANTED_MINUTES, given.minutes), build, only or list(bug.faults))
         faults_done += len(verdict.faults)
         if found := [line for line in verdict.broken if line.startswith(bug.found)]:
             took = time.monotonic() - begun

@@ -160,6 +160,7 @@ def leaver(world: World, name: str) -> Session:
                 if await _closed(world, sub, me):
                     for key in done:
                         world.history.add(Kind.PARTED, key)
+        await asyncio.sleep(world.pause_s)
 
     return session
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from broker.client import ClientError
 from tests.abuse.certificates import authority, issued
-from tests.harness.broker import ROOT, free_ports
+from tests.harness.broker import ROOT, Broker, free_ports
 from tests.harness.cluster import Cluster
 from tests.harness.proxy import Proxy
 from tests.harness.servers import LocalServer, local_etcd, local_redis
@@ -90,6 +90,22 @@ class Build:
     bug: str = ""
 
 
+async def standalone(folder: Path, *, seed: int, minutes: float, bug: str = "", pause_s: float = PAUSE_S) -> Verdict:
+    """All traffic on one broker to which nothing is done, in a folder that is there."""
+    settings = {name: value for name, value in traffic.SETTINGS.items() if not name.startswith("cluster.")}
+    broker, log = Broker(folder, settings), Log(folder / "faults.log")
+    if bug:
+        planted.copy(bug, broker.folder)  # where it runs, so that it finds this code first
+    with broker:
+        world = World(lambda: [broker.port], random.Random(seed + 1))
+        world.pause_s = pause_s
+        broken = await _work(world, None, log, minutes, 0, frozenset())
+    broken += checker.check(world.history, traffic.UNORDERED)
+    broken += ["traceback in the log"] if "Traceback" in broker.log() else []
+    world.history.save(folder / "history.jsonl")
+    return _verdict(seed, broken, log, world)
+
+
 async def run(
     folder: Path, *, seed: int, minutes: float = 0.0, rounds: int = 0, build: Build = Build(), only: Iterable[str] = ()
 ) -> Verdict:
@@ -136,6 +152,10 @@ async def run(
             faults.unmount(disk)
         for member in etcd:
             member.stop()
+    return _verdict(seed, broken, log, world)
+
+
+def _verdict(seed: int, broken: list[str], log: Log, world: World) -> Verdict:
     names = [line for line in log.lines if " fault: " in line]
     many = len(world.history.keys(Kind.SENT))
     starved = sum(span.over - span.begun for span in world.history.faults if STARVED in span.names)
@@ -219,9 +239,10 @@ async def _starving(world: World, log: Log) -> None:
 
 
 async def _work(
-    world: World, scene: faults.Scene, log: Log, minutes: float, rounds: int, only: frozenset[str]
+    world: World, scene: faults.Scene | None, log: Log, minutes: float, rounds: int, only: frozenset[str]
 ) -> list[str]:
-    """A finding when the cluster does not come back from a fault; nothing more is done to it then."""
+    """A finding when the cluster does not come back from a fault; nothing more is done to it then. scene: None: for
+    `minutes` there are no faults."""
     stuck: list[str] = []
     ready = [asyncio.Event() for _ in traffic.SUBSCRIBERS]
     subscribing = [
@@ -237,7 +258,9 @@ async def _work(
         await asyncio.sleep(3)
         among = {name: fault for name, fault in faults.ALL.items() if name in only}
         end, done = time.monotonic() + 60 * minutes, 0
-        while time.monotonic() < end or done < rounds:
+        if scene is None:
+            await asyncio.sleep(60 * minutes)
+        while scene is not None and (time.monotonic() < end or done < rounds):
             try:
                 await _one(world, scene, log, faults.draw(scene.random, among))
             except (AssertionError, subprocess.TimeoutExpired) as error:

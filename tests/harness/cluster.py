@@ -25,6 +25,8 @@ from .broker import free_ports
 from .proxy import Proxy
 
 PREFIX = "/stampede/test"
+ASKED_S = 120.0
+"""For etcdctl, which gives itself 25: on a machine that is starved it begins late."""
 SMALL = {"journal.segment_bytes": 8 << 20}
 """Zero-filled ahead, three to an owner: writing 64 MiB ones makes whatever else the machine does wait for its disk. And
 segments that are full, spare and freed are a part of every longer test."""
@@ -245,7 +247,7 @@ class Cluster:
 
     def _ask(self, *arguments: str) -> str:
         env = {**os.environ, "ETCDCTL_API": "3"}
-        done = subprocess.run([*self.etcdctl, *arguments], capture_output=True, text=True, timeout=30, env=env)
+        done = subprocess.run([*self.etcdctl, *arguments], capture_output=True, text=True, timeout=ASKED_S, env=env)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
