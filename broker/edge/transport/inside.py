@@ -29,7 +29,8 @@ def inside(settings: Settings) -> AcceptorSettings:
     """As a port of [edge] in the broker's own dialect; it is never silent, as there is no network that could be."""
     return replace(
         edge_acceptors(settings.edge)["tcp"], port=-1, dialect="artemis", connection_ttl_ms=-1,
-         default_heartbeat="0,0", server_header=True, server_name="", default_user="",
+        default_heartbeat="0,0", server_header=True, server_name="", default_user="",
+        client_ids="*",  # a bridge goes by its own name, whoever its user is
         large_body_bytes=settings.wire.large_body_bytes,
     )  # fmt: skip
 

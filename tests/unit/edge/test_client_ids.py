@@ -11,6 +11,7 @@ from broker.config.settings import EdgeSettings, Settings
 from broker.core.errors import Code, ConfigError, RefusedError
 from broker.edge.access.client_ids import check_client_id, check_durable
 from broker.edge.access.users import User
+from broker.edge.transport.inside import InsideChannel
 
 from .bench import Bench, Wire
 
@@ -102,6 +103,12 @@ async def test_an_acceptor_has_a_pattern_of_its_own_and_without_users_anything_g
     assert joined(bench, "bob", "ada", port="old")[1].startswith(b"CONNECTED")
     assert b"error-code:1203" in joined(bench, "bob", "ada", port="new")[1]
     assert joined(Bench(), "bob", "ada")[1].startswith(b"CONNECTED")
+
+
+async def test_a_bridge_is_called_as_it_is_whoever_its_user_is() -> None:
+    channel = InsideChannel(house().edge, "eu", "ada")  # type: ignore[arg-type]
+    await channel.pipe.send(b"CONNECT\naccept-version:1.2\nhost:h\nclient-id:bridge.eu\n\n\0")
+    assert (await channel.pipe.read()).startswith(b"CONNECTED")
 
 
 async def test_a_durable_name_does_not_reach_into_the_names_of_another() -> None:
