@@ -109,7 +109,7 @@ def read_block(
     """Reads a complete block: command line to empty line, both included. `first`: it opens the connection.
 
     Raises ProtocolViolation, with the receipt if the block has a usable one."""
-    check_limits(raw, settings, frame_limit)
+    check_limits(raw, settings, frame_limit, version)
     try:
         command_line, _, rest = raw.partition(b"\n")
         command = _command(command_line, version)
@@ -346,7 +346,7 @@ def find_receipt(raw: bytes, version: Version) -> bytes | None:
 # answer whether it came in one piece or octet by octet.
 
 
-def check_limits(raw: bytes, settings: WireSettings, frame_limit: int) -> None:
+def check_limits(raw: bytes, settings: WireSettings, frame_limit: int, version: Version) -> None:
     """`raw`: a header block from its first octet, complete or as far as it has come. `frame_limit`: bytes a frame
     may have now.
 
@@ -380,9 +380,9 @@ def check_limits(raw: bytes, settings: WireSettings, frame_limit: int) -> None:
         at, code = nul, Code.MALFORMED_FRAME
         detail = "NUL inside the headers; an empty line must end them"
     if code is not None:
-        # Of the version nothing is known here: as in 1.0 no escapes are judged, so a receipt in front of the excess
-        # is found whatever the version is.
-        raise ProtocolViolation(code, detail, find_receipt(raw[:at], Version.V10))
+        # A receipt in front of the excess, by the rules of the version: its blanks belong to it from 1.1 on (C12), a CR
+        # at its end does not in 1.2 (C03).
+        raise ProtocolViolation(code, detail, find_receipt(raw[:at], version))
 
 
 def _first_excess(raw: bytes, settings: WireSettings) -> tuple[int, Code | None, str]:

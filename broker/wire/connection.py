@@ -268,7 +268,7 @@ class Connection:
         stop = intake.blank(pos)
         if stop < 0:
             # Asked of what is not complete as well: without an end in sight it would be kept for ever (C18).
-            check_limits(intake.data[pos:], self._settings, self._limit)
+            check_limits(intake.data[pos:], self._settings, self._limit, self.version)
             # The last two octets may be the beginning of an empty line.
             self._searched = max(intake.end - pos - 2, 0)
             return False

@@ -7,10 +7,13 @@ import tracemalloc
 import pytest
 
 from broker.config.settings import WireSettings
+from broker.core.errors import ProtocolViolation
+from broker.wire.block import check_limits
 from broker.wire.connection import Connection, Role
+from broker.wire.events import Violation
 from broker.wire.memo import Memo
 
-from .cutting import V10, V12, cut_everywhere, feed, logged_in, one, violation
+from .cutting import V10, V11, V12, cut_everywhere, feed, logged_in, one, violation
 
 SMALL = WireSettings(
     max_frame_bytes=5000,
@@ -54,6 +57,22 @@ def test_all_headers_together():
     lines = b"".join(b"%c:%b\n" % (c, b"x" * 150) for c in b"abcd")
     assert violation(HEAD + lines + b"\n\0", small) == "HEADERS_TOO_LARGE"
     assert violation(HEAD + lines[:520], small) == "HEADERS_TOO_LARGE"
+
+
+@pytest.mark.parametrize(
+    "version, line, receipt",
+    [(V12, b" 7\t", b" 7\t"), (V11, b" 7\t", b" 7\t"), (V10, b" 7\t", b"7"), (V12, b"7\r", b"7")],
+)
+def test_the_receipt_of_a_frame_over_a_limit_is_read_by_its_version(version, line, receipt):
+    """C11, C12, C03: else the client gets another receipt-id than it waits for."""
+    data = HEAD + b"receipt:%b\na:%b\n" % (line, b"x" * 300)
+    for rest in (b"", b"\n\0"):
+        connection = logged_in(version, SMALL)
+        with pytest.raises(ProtocolViolation) as found:
+            check_limits(data + rest, SMALL, SMALL.max_frame_bytes, version)
+        assert found.value.receipt == receipt
+        (event,) = [event for event in connection.receive(data + rest) if isinstance(event, Violation)]
+        assert (event.code.name, event.receipt) == ("HEADER_TOO_LONG", receipt)
 
 
 def test_length_of_the_command():
