@@ -151,10 +151,11 @@ def arrived(slot: Slot, hidden: Queue, turn: Turn) -> None:
     """Something has changed in a hidden queue: reads back what is paged, and commits what waits for it."""
     slot.fetch_hidden(hidden, turn)
     if _complete(hidden):
-        for prepared in list(slot.prepared.values()):
-            if prepared.queue == hidden.id and prepared.commit:
-                for _ in _carrying_out(slot, prepared, hidden, turn):
-                    pass
+        # By its name: a walk over all would be the square of what is in doubt, each of which comes here.
+        prepared = slot.prepared.get(hidden.name.removeprefix(f"{HIDDEN}."))
+        if prepared is not None and prepared.queue == hidden.id and prepared.commit:
+            for _ in _carrying_out(slot, prepared, hidden, turn):
+                pass
 
 
 def _complete(hidden: Queue) -> bool:

@@ -281,3 +281,36 @@ def test_what_a_deposed_coordinator_asks_for_late_is_not_prepared_again(leader):
     world.settle_down()
     assert done(world.effects) == [5]
     assert drained(world) == [b"a"]
+
+
+class Counted(dict):
+    """Counts the entries that somebody walks over."""
+
+    walked = 0
+
+    def values(self):
+        self.walked += len(self)
+        return super().values()
+
+    def items(self):
+        self.walked += len(self)
+        return super().items()
+
+    def __iter__(self):
+        self.walked += len(self)
+        return super().__iter__()
+
+
+def test_what_is_read_back_for_one_transaction_walks_over_no_other():
+    """Behind a restart each of thousands in doubt is read back by itself: walks would be the square of their number."""
+    world = World()
+    for n in range(40):
+        prepare(world, send(b"%d" % n), tx=f"t{n}", seq=n + 1)
+    fail_over(world)
+    slot = world.engine._slot
+    slot.prepared = Counted(slot.prepared)
+    for n in range(40):
+        decide(world, tx=f"t{n}", seq=100 + n)
+    world.settle_down()
+    assert not slot.prepared and sorted(drained(world)) == sorted(b"%d" % n for n in range(40))
+    assert slot.prepared.walked == 0
