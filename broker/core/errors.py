@@ -1,7 +1,7 @@
 """The one catalogue of errors: `error-code` header, `message` header, help for people.
 
 Tree: BrokerError → ProtocolViolation (the peer broke a rule), RefusedError (we cannot do it),
-ConfigError (settings), JournalError → CorruptJournal, JournalFull, JournalDead, BadItem, StaleEpoch.
+ConfigError (settings), JournalError → CorruptJournal (→ UnknownFormat), JournalFull, JournalDead, BadItem, StaleEpoch.
 
 Rule: a code is never renumbered or reused. Texts tell the reader what to change; they never hold
 passcodes, stack traces or paths of ours.
@@ -164,6 +164,11 @@ class OffsetDiverged(JournalError):
 
 class CorruptJournal(JournalError):
     """Bytes that were once synced do not check: refuse to start; `stampede journal verify|repair|salvage` helps."""
+
+
+class UnknownFormat(CorruptJournal):
+    """They do check, but this release, or what is installed beside it, cannot read them: nothing is to be repaired or
+    salvaged, another release or a package is needed."""
 
 
 class JournalFull(JournalError):

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.core.errors import CorruptJournal, JournalError
+from broker.core.errors import CorruptJournal, JournalError, UnknownFormat
 from broker.core.message import STORED, Blob, Run
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 
@@ -143,7 +143,8 @@ def segment_header(algorithm: int, disk_id: bytes, number: int, size: int) -> by
 
 
 def parse_segment_header(data: bytes, disk_id: bytes, number: int, name: str) -> tuple[int, int]:
-    """(algorithm, size of the file). Raises CorruptJournal with a text that says what to do."""
+    """(algorithm, size of the file). Raises CorruptJournal with a text that says what to do; UnknownFormat, one of
+    these, when the header is whole."""
     if len(data) < SEGMENT_BYTES or data[:8] != SEGMENT_MAGIC:
         raise CorruptJournal(f"{name}: not a segment of a journal; {ADVICE}")
     _, version, algorithm, disk, seq, size, crc = SEGMENT.unpack_from(data)
@@ -153,11 +154,11 @@ def parse_segment_header(data: bytes, disk_id: bytes, number: int, name: str) ->
         raise CorruptJournal(f"{name}: damaged segment header at offset 0; {ADVICE}")
     # Asked behind the checksum: a damaged version number is damage, not another release.
     if version != VERSION:
-        raise CorruptJournal(f"{name}: format version {version}, this release reads {VERSION}; use a matching release")
+        raise UnknownFormat(f"{name}: format version {version}, this release reads {VERSION}; use a matching release")
     if disk != disk_id or seq != number:
         raise CorruptJournal(f"{name}: belongs to another journal (disk {disk.hex()}, segment {seq}); {ADVICE}")
     if algorithm not in CHECKSUMS:
-        raise CorruptJournal(f"{name}: needs CRC-32C: install google-crc32c")
+        raise UnknownFormat(f"{name}: needs CRC-32C: install google-crc32c")
     return algorithm, size
 
 

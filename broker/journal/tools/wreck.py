@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from broker.core.errors import CorruptJournal, JournalError
+from broker.core.errors import CorruptJournal, JournalError, UnknownFormat
 from broker.seams.files import File, Files
 
 from ..log import format as f
@@ -141,9 +141,9 @@ class Wreck:
         name = segment_name(number)
         try:
             algorithm, size = f.parse_segment_header(data, self.disk_id, number, name)
-        except CorruptJournal as error:
-            if "format version" in str(error) or "CRC-32C" in str(error):
-                raise
+        except UnknownFormat:
+            raise  # intact: taken for a wreck, all of it would count as lost
+        except CorruptJournal:
             tried = [self._read(number, data, algorithm) for algorithm in f.CHECKSUMS]
             # Under the wrong checksum nothing checks.
             best = max(tried, key=lambda piece: sum(end - start for start, end in piece.stretches))

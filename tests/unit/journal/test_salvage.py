@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from broker.core.errors import CorruptJournal, JournalError
+from broker.core.errors import CorruptJournal, JournalError, UnknownFormat
 from broker.core.message import BLOB, DURABLE, Blob, Run
 from broker.core.records import GroupRecord, RunRecord
 from broker.journal.journal import Journal
+from broker.journal.log import format as f
 from broker.journal.tools.builder import Builder
 from broker.journal.tools.inspect import repair, verify
 from broker.journal.tools.salvage import Salvaged, carry, remains, salvage
@@ -154,6 +155,29 @@ def test_one_lost_large_body_loses_its_message_only(harm):
     [line] = report.lost
     assert line.startswith("orders: message 31: ") and "large body" in line
     journal.close(clean=True)
+
+
+@pytest.mark.parametrize("why", ["a newer release", "a checksum that is not installed"])
+def test_what_is_intact_but_of_another_release_is_no_wreck(disk, monkeypatch, why):
+    """Whatever the words are: read as damaged, every message of it would count as lost."""
+    if why == "a newer release":
+        header = disk.names[segment(2)].data
+        changed = bytes(header[:8]) + b"\x02" + bytes(header[9 : f.SEGMENT.size - 4])
+        header[: f.SEGMENT.size] = changed + f.zlib.crc32(changed).to_bytes(4, "little")
+    else:
+        monkeypatch.setattr(f, "PREFERRED", f.CRC32)
+        monkeypatch.setattr(f, "CHECKSUMS", {f.CRC32: f.CHECKSUMS[f.CRC32]})
+    parse = f.parse_segment_header
+
+    def in_other_words(*args):
+        try:
+            return parse(*args)
+        except CorruptJournal as error:
+            raise type(error)("ask for help") from None
+
+    monkeypatch.setattr(f, "parse_segment_header", in_other_words)
+    with pytest.raises(UnknownFormat, match="ask for help"):
+        salvage(disk, FOLDER, NEW, settings())
 
 
 def test_large_bodies_come_along():
