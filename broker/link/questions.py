@@ -9,6 +9,7 @@ Rule: questions and answers are JSON that nobody here looks into. Must not know 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
@@ -24,7 +25,9 @@ View = Callable[[dict[str, Any]], Generator[None, None, dict[str, Any]]]
 """owner/shard/views.py"""
 
 MOST = 64
-"""Questions of all edges that an owner works out at a time: further ones are refused."""
+"""Questions of all edges that an owner works out at a time: further ones are refused, except within a share."""
+SHARE = 4
+"""Of one edge, whatever the others ask: one console with many tabs must not silence those of all other edges."""
 
 
 class Asked:
@@ -62,12 +65,13 @@ class OperatorAnswers:
     def __init__(self, schedule: Callable[[Callable[[], None]], Any]) -> None:
         self.view: View | None = None
         self._schedule = schedule
-        self._open = 0
+        self._open: Counter[str] = Counter()
+        """Edge → its questions that are worked out."""
 
-    def take(self, asks: Iterable[pb.Ask], send: Callable[[bytes], None]) -> None:
-        """send: to the stream that they came by, as long as it is there."""
+    def take(self, edge: str, asks: Iterable[pb.Ask], send: Callable[[bytes], None]) -> None:
+        """edge: whose they are. send: to the stream that they came by, as long as it is there."""
         for ask in asks:
-            if self.view is None or self._open >= MOST:
+            if self.view is None or (self._open[edge] >= SHARE and self._open.total() >= MOST):
                 self._tell(send, ask.id, b"", "the owner is not ready, or has too much to answer; ask again")
                 continue
             try:
@@ -76,22 +80,30 @@ class OperatorAnswers:
                 self._tell(send, ask.id, b"", f"the owner does not know this question: {error}")
                 continue
             # Bounded per owner: an answer may look at 100,000 queues, in steps.
-            self._open += 1
-            self._step(work, ask.id, send)
+            self._open[edge] += 1
+            self._step(edge, work, ask.id, send)
 
-    def _step(self, work: Generator[None, None, dict[str, Any]], id: int, send: Callable[[bytes], None]) -> None:
+    def _step(
+        self, edge: str, work: Generator[None, None, dict[str, Any]], id: int, send: Callable[[bytes], None]
+    ) -> None:
         try:
             next(work)
         except StopIteration as end:
-            self._open -= 1
+            self._over(edge)
             self._tell(send, id, msgspec.json.encode(end.value), "")
         except Exception:  # a question must never end an owner
-            self._open -= 1
+            self._over(edge)
             log.exception("a question of an operator failed")
             self._tell(send, id, b"", "internal error; the log of the owner says more")
         else:
             # One step in each turn of the loop.
-            self._schedule(lambda: self._step(work, id, send))
+            self._schedule(lambda: self._step(edge, work, id, send))
+
+    def _over(self, edge: str) -> None:
+        self._open[edge] -= 1
+        # Edges come and go under other names.
+        if not self._open[edge]:
+            del self._open[edge]
 
     @staticmethod
     def _tell(send: Callable[[bytes], None], id: int, answer: bytes, failed: str) -> None:

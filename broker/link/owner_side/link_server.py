@@ -96,6 +96,8 @@ class LinkServer:
         self._strangers: dict[EdgeStream, None] = {}
         self._farewells: dict[int, Iterator[Disconnect]] = {}
         """Of edges that are gone: what ends their sessions, piece by piece."""
+        self._early: dict[int, list[tuple[EdgeStream, pb.Hello]]] = {}
+        """Of those: who has come back before their end was over, and waits for it."""
         self._floods: dict[str, deque[float]] = {}
         self._congested = False
         self._ticking = False
@@ -249,6 +251,10 @@ class LinkServer:
         if len(data) > MAX_MESSAGE_BYTES + HEADROOM:
             self._refuse(end, Code.COMPONENT_MESSAGE_TOO_LARGE, f"{len(data)} bytes in one message")
             return
+        if end.held is not None:
+            if data != UP_PING:
+                end.held.append(data)
+            return
         try:
             up = decode_up(data)
             if peer is None:
@@ -258,7 +264,7 @@ class LinkServer:
                 raise malformed("a second Hello")
             commands = peer.take(up)
             if up.asks:
-                self.answers.take(up.asks, partial(_send, peer, end.stream))
+                self.answers.take(peer.edge, up.asks, partial(_send, peer, end.stream))
         except ProtocolViolation as violation:
             self._refuse(end, violation.code, violation.detail)
             return
@@ -312,9 +318,11 @@ class LinkServer:
                 return
             self._bury(peer)
             peer = None
-        # All at once here, although it may be long: what it says first must meet a clean table, and this is rare.
-        while hello.token in self._farewells:  # what it says now must not come before its own end
-            self._end_some(hello.token)
+        # What it says now must not come before its own end, which goes on in pieces.
+        if hello.token in self._farewells:
+            end.wait()
+            self._early.setdefault(hello.token, []).append((end, hello))
+            return
         if peer is None:
             peer = self._by_edge[hello.edge] = self._peers[hello.token] = EdgePeer(hello, self)
         self._strangers.pop(end, None)
@@ -386,8 +394,6 @@ class LinkServer:
 
     def _end_some(self, token: int) -> None:
         """The next sessions of that edge; the others soon."""
-        if token not in self._farewells:
-            return  # it has come back meanwhile
         ends: list[Command] = []
         some = list(islice(self._farewells[token], ENDED))
         for end in some:
@@ -400,6 +406,16 @@ class LinkServer:
             self._schedule(partial(self._end_some, token))
         else:
             del self._farewells[token]
+            for early, hello in self._early.pop(token, ()):
+                self._at_last(early, hello)
+
+    def _at_last(self, end: EdgeStream, hello: pb.Hello) -> None:
+        """The end of what this edge was here before is over."""
+        held = end.go_on()
+        if end in self._strangers:
+            self._welcome(end, hello)
+            for data in held:
+                self.on_message(end, data)
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -446,9 +462,12 @@ class LinkServer:
 
 
 class EdgeStream:
-    """One stream from an edge, from its first message to its end."""
+    """One stream from an edge, from its first message to its end.
 
-    __slots__ = ("_server", "heard", "over", "peer", "stream")
+    held   what came behind its Hello while that waits (LinkServer._early), as much as an edge sends unanswered; None:
+           it does not wait."""
+
+    __slots__ = ("_server", "heard", "held", "over", "peer", "stream")
 
     def __init__(self, server: LinkServer, stream: Stream, now: float) -> None:
         self._server = server
@@ -456,6 +475,14 @@ class EdgeStream:
         self.peer: EdgePeer | None = None
         self.heard = now
         self.over = False
+        self.held: list[bytes] | None = None
+
+    def wait(self) -> None:
+        self.held = []
+
+    def go_on(self) -> list[bytes]:
+        held, self.held = self.held or [], None
+        return held
 
     def on_message(self, message: bytes) -> None:
         self._server.on_message(self, message)

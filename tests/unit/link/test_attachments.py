@@ -123,6 +123,31 @@ def test_an_edge_that_comes_back_in_the_middle_of_its_end_has_its_new_consumers_
     assert len(last) == 24 and set(last.values()) == {Subscribe}
 
 
+def test_the_rest_of_that_end_is_no_single_step(monkeypatch):
+    """However early it comes back, and whatever it says meanwhile."""
+    monkeypatch.setattr(link_server, "ENDED", 2)
+    place = Place()
+    server = place.owner.server
+    pieces, ends, schedule, some = [], [], server._schedule, server._end_some
+    server._schedule = lambda call: (pieces.append if getattr(call, "func", None) == some else schedule)(call)
+
+    def submit(commands, before=server._submit):
+        ends.append(sum(isinstance(command, Disconnect) for command in commands))
+        return before(commands)
+
+    server._submit = submit
+    place.world.cut()
+    server._bury(place.peer)
+    place.world.pass_time(1.0)
+    assert ends == [2] and server._early and not server._peers, "it has come back, and waits"
+    while pieces:
+        pieces.pop(0)()
+    place.world.run()
+    assert [n for n in ends if n] == [2] * 12 and not server._early and not server._farewells
+    last = {(each.slot, each.session): type(each) for each in place.owner.shard.commands if hasattr(each, "session")}
+    assert len(last) == 24 and set(last.values()) == {Subscribe}
+
+
 def test_a_sweep_goes_on_until_all_is_forgotten(monkeypatch):
     monkeypatch.setattr(edge_peer.EdgePeer.sweep, "__defaults__", (1,))
     place = Place()

@@ -8,7 +8,7 @@ from broker.core.address import Routing
 from broker.core.commands import Act, Manage
 from broker.link.codec.codec import decode_down
 from broker.link.codec.command_codec import put_command, take_commands
-from broker.link.questions import MOST, Asked, OperatorAnswers
+from broker.link.questions import MOST, SHARE, Asked, OperatorAnswers
 from broker.rpc.v1 import link_pb2 as pb
 
 
@@ -21,11 +21,11 @@ class Pair:
         self.answers = OperatorAnswers(self.steps.append)
         self.got: list[tuple[bytes | None, str]] = []
 
-    def ask(self, question: bytes) -> None:
+    def ask(self, question: bytes, edge: str = "e1") -> None:
         up = pb.Up.FromString(
             self.asked.ask(question, lambda answer, why: self.got.append((answer, why))).SerializeToString()
         )
-        self.answers.take(up.asks, lambda data: self.asked.told(decode_down(data).told))
+        self.answers.take(edge, up.asks, lambda data: self.asked.told(decode_down(data).told))
 
     def run(self) -> None:
         while self.steps:
@@ -77,6 +77,22 @@ def test_an_edge_that_asks_without_end_is_bounded():
     assert len(pair.got) == 3 and len(pair.steps) == MOST
     pair.run()
     assert len(pair.got) == MOST + 3
+
+
+def test_and_takes_nothing_from_another():
+    pair = Pair()
+    pair.answers.view = view
+    for _ in range(MOST):
+        pair.ask(b'{"kind":"long","steps":3}')
+    for edge in ("e2", "e3"):
+        for _ in range(SHARE + 1):
+            pair.ask(b'{"kind":"short","steps":1}', edge)
+        assert len(pair.steps) % SHARE == 0 and "ask again" in pair.got[-1][1]
+    assert len(pair.got) == 2 and len(pair.steps) == MOST + 2 * SHARE
+    pair.run()
+    assert sum(answer is not None for answer, _ in pair.got) == MOST + 2 * SHARE
+    pair.ask(b'{"kind":"next","steps":0}', "e4")
+    assert pair.got[-1] == (b'{"kind":"next"}', "") and not pair.answers._open, "nothing is remembered of who has asked"
 
 
 def test_a_stream_that_ends_answers_everything():
