@@ -25,6 +25,7 @@ from .history import Kind
 from .world import World, body_of, key_of, subscribed, take
 
 QUEUES = ("chaos.shelf", "chaos.auto", "chaos.leave", "chaos.left", "chaos.brief", "chaos.expired")
+STAYS = "chaos.shelf/"
 LOOKS = 20
 """Of one browser's connection."""
 SHELF_S = 0.5

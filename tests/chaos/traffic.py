@@ -206,11 +206,12 @@ def subscriber(world: World, name: str, ready: asyncio.Event | None = None) -> C
 
 async def drain(world: World) -> None:
     """Over new connections, whatever is still there; nothing that was settled may be."""
-    for queue in QUEUES:
-        await _again(partial(_drain, world, "drain", f"/queue/{queue}"))
+    drains = [partial(_drain, world, "drain", f"/queue/{queue}") for queue in QUEUES if queue != "DLQ"]
+    headers = {"durable-subscription-name": "mine"}
     for name in SUBSCRIBERS:
-        headers = {"durable-subscription-name": "mine"}
-        await _again(partial(_drain, world, name, SUBSCRIBERS[name], name, client_id=name, headers=headers))
+        drains.append(partial(_drain, world, name, SUBSCRIBERS[name], name, client_id=name, headers=headers))
+    await asyncio.gather(*map(_again, drains))
+    await _again(partial(_drain, world, "drain", "/queue/DLQ"))  # last: what comes of the others is there by then
 
 
 async def _again(session: Callable[[], Awaitable[None]]) -> None:
