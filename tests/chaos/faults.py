@@ -52,6 +52,8 @@ class Scene:
     machines: dict[str, Machine] = field(default_factory=dict)
     """Owner or edge → what its clock and its disk do; empty: nothing can be done to them here."""
     redis: Redis | None = None
+    least_s: float = 0.0
+    """Each fault lasts so long at least."""
     grown: list[int] = field(default_factory=list)
     """How many partitions PARTITIONED had, one after the other."""
 

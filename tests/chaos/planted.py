@@ -15,11 +15,13 @@ from tests.harness.broker import ROOT
 
 @dataclass(frozen=True)
 class Bug:
-    """`changes`: (text, what stands there instead). `found`: how a finding of it may begin."""
+    """`changes`: (text, what stands there instead). `found`: how a finding of it may begin.
+    `hold_s`: each fault lasts so long at least."""
 
     faults: tuple[str, ...]
     found: tuple[str, ...]
     changes: tuple[tuple[str, str], ...]
+    hold_s: float = 0.0
 
 
 BUGS = {
@@ -36,11 +38,11 @@ BUGS = {
     ),
     "strangers-ghosts": Bug(  # an edge that was given up: its ACKs and COMMITs of what others have are receipted
         ("freeze-edge", "cut-edge"), ("resurrected", "moved twice", "torn"),
-        (("    if theirs:\n", "    if False and theirs:\n"),),
+        (("    if theirs:\n", "    if False and theirs:\n"),), 8.0,
     ),
     "stale-deliveries": Bug(  # an edge that stood still hands on what waits in its buffers
         ("freeze-edge",), ("stale", "unmarked"),
-        (("        if seconds <= bound:\n", "        if seconds <= bound or True:\n"),),
+        (("        if seconds <= bound:\n", "        if seconds <= bound or True:\n"),), 12.0,
     ),
     "lost-wake-up": Bug(  # a slot answers nothing until its next write
         ("cut-pair", "kill-owner", "half-cut"), ("stuck", "thrown out", "lost"),

@@ -137,7 +137,8 @@ async def run(
         with cluster:
             world = World(lambda: [edge.port for edge in cluster.edges if edge.running], random.Random(seed + 1))
             world.pause_s = build.pause_s
-            scene = faults.Scene(cluster, etcd, draws, disks, machines, redis)
+            least_s = planted.BUGS[build.bug].hold_s if build.bug else 0.0
+            scene = faults.Scene(cluster, etcd, draws, disks, machines, redis, least_s)
             without = set() if build.release else {"upgrade"}
             without |= set() if build.redis else faults.OF_REDIS.keys()
             among = frozenset(only) or frozenset(faults.ALL) - without
@@ -292,7 +293,7 @@ async def _one(world: World, scene: faults.Scene, log: Log, names: list[str]) ->
         undo.append(back)
         log.say(f"fault: {name}: {text}")
         await asyncio.sleep(scene.random.uniform(0, 1.5))
-    least = max(faults.LEAST_S.get(name, 0.0) for name in names)
+    least = max(scene.least_s, *(faults.LEAST_S.get(name, 0.0) for name in names))
     await asyncio.sleep(max(least, scene.random.choice((0.5, 2, 5, 12)) * scene.random.uniform(0.5, 1.5)))
     try:
         for back in undo:
