@@ -135,8 +135,19 @@ class Engine:
 
     @property
     def wary(self) -> bool:
-        """Is a message to be looked at before it is published: filtered, or spread."""
-        return self._slot.filtered > 0 or self._slot.copies.many
+        """Is a message to be looked at before it is published: filtered, spread, or drowsy."""
+        slot = self._slot
+        drowsy = slot.wildcards.some > attach.WOKEN or (slot.patterns is not None and slot.patterns.sleeping)
+        return drowsy or slot.filtered > 0 or slot.copies.many
+
+    @property
+    def drowsy(self) -> bool:
+        """May a message have to wait for wake_some()."""
+        return attach.drowsy(self._slot)
+
+    def wake_some(self, part: Publish, turn: Turn) -> bool:
+        """Some of those who sleep and are to get it are awake now. True: there may be more."""
+        return attach.wake_some(self._slot, part, turn)
 
     @property
     def spread(self) -> bool:
@@ -236,6 +247,7 @@ class Engine:
         consumer = Consumer(command, queue.id)
         consumer.wants(wishes.wish_of(command, queue))
         if command.browse:
+            turn.works()
             attach.register(slot, consumer)
             consumer.browses()
             if queue.returned:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from broker.core.address import Outcome
-from broker.core.commands import Command
+from broker.core.commands import Command, Hold, Settle
 from broker.core.message import Blob
 from broker.owner.bodies.bodies import FileBodyReader, FileBodyWriter
 from broker.owner.commit.io_thread import Io
@@ -22,6 +23,10 @@ class LocalOwner:
     def __init__(self, shard: Shard, body_io: Io) -> None:
         self._shard = shard
         self._body_io = body_io
+        self._turns = -1
+        self._looked = 0
+        """Of the commands that wait since that turn."""
+        self._settles: dict[int, list[Command]] = {}
         # The shard's own method: in one process there is no layer in between.
         self.submit: Callable[[list[Command]], bool] = shard.submit
 
@@ -39,4 +44,17 @@ class LocalOwner:
 
     def held(self, slot: int, consumer: int) -> Sequence[int]:
         engine = self._shard.engines.get(slot)
-        return () if engine is None else engine.held(consumer, self._shard.waiting())
+        return () if engine is None else engine.held(consumer, self._coming(consumer))
+
+    def _coming(self, consumer: int) -> Sequence[Command]:
+        """What waits and settles messages of that consumer. Looked for once for all consumers: a subscription that
+        grows asks for each of its parts, and 1,500 commands may wait. Until the next turn others come at their end."""
+        turns = self._shard.stats.turns
+        if turns != self._turns:
+            self._turns, self._looked = turns, 0
+            self._settles.clear()
+        for command in islice(self._shard.waiting(), self._looked, None):
+            self._looked += 1
+            if isinstance(command, Settle | Hold):
+                self._settles.setdefault(command.consumer, []).append(command)
+        return self._settles.get(consumer, ())

@@ -22,6 +22,9 @@ from .publishing import LargeSend, Publisher
 GOES_ON = {"park", "memory"}
 """Who may hold the socket while frames that have come are carried out: what waits here is in memory already."""
 
+BEGUN = 48
+"""Subscriptions that one session begins in a turn, of 50 to 100 µs each; one with a selector counts twice."""
+
 
 class Inbound:
     """The reading half of a session.
@@ -29,7 +32,7 @@ class Inbound:
     batch   commands of this read; whoever carries out a frame adds to it.
     publisher   the sending part; made with the first SEND."""
 
-    __slots__ = ("_breathing", "_edge", "_holds", "_late", "_parked", "_session", "batch", "publisher")
+    __slots__ = ("_begun", "_breathing", "_edge", "_holds", "_late", "_parked", "_session", "batch", "publisher")
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -40,6 +43,7 @@ class Inbound:
         self._late: list[Event] | None = None
         self._holds: set[str] | None = None
         self._breathing = False
+        self._begun = 0
 
     def take(self, events: list[Event]) -> None:
         """What a read has brought."""
@@ -59,6 +63,7 @@ class Inbound:
             self._edge.changes.meets(session)
             if session.closed or session.leaving:
                 events = []
+        self._begun = 0
         for position, event in enumerate(events):
             try:
                 kind = type(event)
@@ -204,6 +209,14 @@ class Inbound:
             session.fault()
         if session.ended and not self.parked:
             session.eof()  # it came while frames waited
+
+    def begins(self, units: int) -> None:
+        """A frame has begun something that takes much longer than most frames do: after BEGUN such units everybody else
+        has a turn."""
+        self._begun += units
+        if self._begun >= BEGUN:
+            self._begun = 0
+            self.breathe()
 
     def breathe(self) -> None:
         """What the frame before has asked for was much: everybody else has a turn before the next one."""

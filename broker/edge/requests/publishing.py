@@ -42,6 +42,10 @@ class SendIntake(ReadingHalf, Protocol):
     def publisher(self) -> Publisher | None: ...
 
 
+CRON = 16
+"""What a message with a cron expression counts as: to look for a time that comes once in 28 years takes 1 ms."""
+
+
 class Publisher:
     """The sending half of a session; made with the first SEND.
 
@@ -285,7 +289,10 @@ class Publisher:
         """Lengths of time are the owner's to add to its clock."""
         now = self._session.edge.clock.wall_ms()
         cron = route.again if route.again is not None and route.again.cron else None
-        due = route.due if cron is None else cron.first(now)
+        due = route.due
+        if cron is not None:
+            due = cron.first(now)
+            self._intake.begins(CRON)
         publish.lives(route.ttl, route.delay, due, now)
 
     def _into_transaction(self, event: Sends, route: Route) -> None:

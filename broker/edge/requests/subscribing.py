@@ -168,12 +168,15 @@ BUSY_PARTS = 16
 """Parts of a wildcard that are taken to be busy at a time: each may have so much of the room under way."""
 
 
+_WHOLE_TURN = 1000
+"""More than one session may begin in a turn (inbound.BEGUN): a selector of 1,000 words."""
+
+
 def subscribe(session: Session, frame: Frame) -> None:
     """SUBSCRIBE: a consumer in each slot of the destination."""
     wish = SubscribeRequest(session, frame)
     _begin(session, frame, wish)
-    if wish.selector is not None and len(wish.selector) > LONG:
-        session.intake.breathe()
+    session.intake.begins(1 if wish.selector is None else 2 if len(wish.selector) <= LONG else _WHOLE_TURN)
 
 
 def _begin(session: Session, frame: Frame, wish: SubscribeRequest) -> None:

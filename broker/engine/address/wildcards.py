@@ -125,8 +125,9 @@ class Wildcards:
 
     # ── messages come ──────────────────────────────────────────────────────────────────────────────
 
-    def due(self, slot: int, address: str, delimiter: str) -> list[Subscribe]:
-        """Those who must be awake in this slot before a message of the address comes; they are from now on."""
+    def due(self, slot: int, address: str, delimiter: str, most: int = 0) -> list[Subscribe]:
+        """Those who must be awake in this slot before a message of the address comes; they are from now on. most: so
+        many of them, the oldest first; 0: all."""
         version, quiet = self._quiet.get(slot, (-1, _NOTHING))
         if version != self._version or len(quiet) >= REMEMBERED:
             quiet = set()
@@ -136,9 +137,12 @@ class Wildcards:
         bit = 1 << slot
         matching = self._trie.find(address.split(delimiter))
         found = [each for each in matching if each.asleep & bit and not each.session.gone & bit]
-        # From now on a message of this address costs one look in a set, until somebody subscribes.
-        quiet.add(address)
         found.sort(key=_by_age)
+        if most and len(found) > most:
+            del found[most:]
+        else:
+            # From now on a message of this address costs one look in a set, until somebody subscribes.
+            quiet.add(address)
         return [self._wake(entry, slot) for entry in found]
 
     def _wake(self, entry: Wildcard, slot: int) -> Subscribe:

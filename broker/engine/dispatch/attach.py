@@ -7,7 +7,9 @@ settle.py's. Must not know what is in a queue.
 from __future__ import annotations
 
 from bisect import insort
+from typing import Final
 
+from broker.core.address import Routing
 from broker.core.commands import Publish, Subscribe, SubscribeAll
 from broker.core.effects import Turn
 from broker.core.errors import Code, RefusedError
@@ -16,7 +18,7 @@ from ..consumers.consumer import Consumer
 from ..queue import wishes
 from ..queue.queue import Queue
 from ..routing.addresses import delete, own_queue
-from ..routing.routing import check_budget, resolve
+from ..routing.routing import check_budget, default_routing, resolve
 from ..state.slot import Slot
 from . import slow_consumers
 
@@ -80,16 +82,39 @@ def forget_session(slot: Slot, session: int) -> None:
     slot.wildcards.forget_session(slot.number, session)
 
 
-def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
-    """The wildcard queues that get this message; sleeping consumers get theirs now."""
-    due = slot.patterns.sleepers(command.address) if slot.patterns is not None else []
-    if slot.wildcards.some:
-        due += slot.wildcards.due(slot.number, command.address, slot.match.delimiter)
-    # As many as wait for this address; each of them wakes once in a slot, so a topic's first message pays for its
-    # sleepers and no later one does.
+WOKEN: Final = 32
+"""Sleeping consumers that get their queues in one turn for a message, of some 50 µs each; for more it waits."""
+
+
+def drowsy(slot: Slot) -> bool:
+    """May a message have to wait until those are awake who are to get it."""
+    return slot.wildcards.some > WOKEN or (slot.patterns is not None and slot.patterns.sleeping)
+
+
+def wake_some(slot: Slot, command: Publish, turn: Turn) -> bool:
+    """Some of those who sleep and are to get this message are awake now. True: there may be more of them."""
+    if command.queue is not None or command.routing is Routing.ANYCAST:
+        return False
+    if command.routing is Routing.UNSET and default_routing(slot, command.address) is not Routing.MULTICAST:
+        return False
+    return _wake(slot, command.address, turn, WOKEN) >= WOKEN
+
+
+def _wake(slot: Slot, address: str, turn: Turn, most: int) -> int:
+    """Of those who sleep and match, at most so many (0: all). How many there were."""
+    due = slot.patterns.sleepers(address, most) if slot.patterns is not None else []
+    if slot.wildcards.some and not (most and len(due) >= most):
+        due += slot.wildcards.due(slot.number, address, slot.match.delimiter, most and most - len(due))
     for asleep in due:
         queue = own_queue(slot, asleep, turn)
         enrol(slot, queue, Consumer(asleep, queue.id), turn)
+    return len(due)
+
+
+def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
+    """The wildcard queues that get this message; sleeping consumers get theirs now. Where there are many of them the
+    message has waited for wake_some(), so that few are left."""
+    _wake(slot, command.address, turn, 0)
     return slot.patterns.queues(command.address) if slot.patterns is not None else []
 
 

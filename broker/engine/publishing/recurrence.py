@@ -101,19 +101,27 @@ def split(message: bytes) -> tuple[Recurrence | None, bytes]:
 def tick(cron: str, zone: str, after: int) -> int:
     """The next time, in epoch milliseconds, that five fields of cron say in that zone. Raises
     RefusedError(BAD_HEADER)."""
-    # Whole minutes: all messages of a minute ask the same question, and share the remembered answer.
-    return _tick(cron, zone, after // 60_000)
+    found = _tick(cron, zone, after // 60_000)
+    if isinstance(found, int):
+        return found
+    raise RefusedError(found.code, found.detail)
 
 
 @lru_cache(1024)
-def _tick(cron: str, zone: str, after: int) -> int:
-    """The same; after: in minutes, as cron counts. A read brings dozens of messages that say the same, and some of what
-    cron says comes once in 28 years: to look for that takes 1 ms."""
+def _tick(cron: str, zone: str, after: int) -> int | RefusedError:
+    """The same, or why there is none; after: in minutes, as cron counts. A read brings dozens of messages that say the
+    same, and some of what cron says comes once in 28 years, or never: to look for that takes 1 ms."""
+    try:
+        return _next(cron, zone, after)
+    except RefusedError as refused:
+        return RefusedError(refused.code, refused.detail)
+
+
+def _next(cron: str, zone: str, after: int) -> int:
+    """Raises RefusedError(BAD_HEADER)."""
     if len(cron) > LONGEST or len(cron.split()) != 5:
         raise _bad(cron, "it is five fields: minute, hour, day of the month, month, day of the week")
     try:
-        # In the zone's own time, so that 8:00 stays 8:00 when summer time begins; the library looks 50 years ahead
-        # and no further.
         found = next(CronSim(cron, datetime.fromtimestamp(after * 60, UTC).astimezone(_zone(zone))))
     except CronSimError as error:
         raise _bad(cron, str(error)) from None

@@ -65,6 +65,11 @@ class Patterns:
         """Does one of the queues not take every message."""
         return bool(self._selective)
 
+    @property
+    def sleeping(self) -> bool:
+        """Does a consumer wait for its first message."""
+        return bool(self._asleep)
+
     def bind(self, queue: Queue) -> None:
         self._count += 1
         self._bound[queue] = self._count
@@ -113,13 +118,16 @@ class Patterns:
         for consumer in list(self._sessions.get(session, ())):
             self._wake(self._asleep[consumer][1])
 
-    def sleepers(self, address: str) -> list[Subscribe]:
-        """Those who must be awake before a message of the address comes; they sleep no longer."""
+    def sleepers(self, address: str, most: int = 0) -> list[Subscribe]:
+        """Those who must be awake before a message of the address comes; they sleep no longer. most: so many of
+        them, who came first first; 0: all."""
         # In the memo: everybody who waits for this address was woken with its first message.
         if address in self._memo or not self._asleep:
             return []
         found = [self._asleep[consumer] for consumer in self._sleepers.find(self._words(address))]
         found.sort(key=_place)
+        if most:
+            del found[most:]
         for _, command in found:
             self._wake(command)
         return [command for _, command in found]

@@ -40,8 +40,7 @@ def check(command: Subscribe, xpath: bool, turn: Turn) -> None:
     text = command.selector
     if text is None:
         return
-    if len(text) > LONG:
-        turn.works(len(text) // AS_QUEUE)
+    turn.works(len(text) // AS_QUEUE if len(text) > LONG else 1)
     if compile(text, WORDS).xpath and not xpath and command.resume is None:
         raise RefusedError(Code.BAD_SELECTOR, NO_XPATH)
 

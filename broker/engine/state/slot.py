@@ -51,11 +51,11 @@ milliseconds (docs/adr/0009)."""
 LEAST = 32
 """… and of each further queue whose backlog is large."""
 
-QUEUES = 1000
+QUEUES = 400
 """Queues looked at in one turn; others that want it come in the next one."""
-EFFECTS = 1000
+EFFECTS = 400
 """What may be told in one turn before other queues have to wait for the next one, beside what has come in."""
-MESSAGES = 4000
+MESSAGES = 1500
 """Messages handed out in one turn, likewise. A topic makes more of them than come in."""
 SHARE = 64
 """Of both, what a slot may whose turn comes when others have used that up."""

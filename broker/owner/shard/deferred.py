@@ -43,6 +43,9 @@ class Looker(Protocol):
     @property
     def spread(self) -> bool: ...
     def wide(self, part: Publish) -> bool: ...
+    @property
+    def drowsy(self) -> bool: ...
+    def wake_some(self, part: Publish, turn: Turn) -> bool: ...
     def look(self, parts: Sequence[Publish], turn: Turn, most: int) -> int: ...
     def looked(self, parts: Sequence[Publish]) -> None: ...
 
@@ -117,6 +120,8 @@ class Deferred:
         # Room first: to ask selectors in vain costs time, to ask for room none.
         if self._spreads(engines, command, parts, turn):
             return False
+        if any([engine.drowsy for engine in engines]) and self._sleeps(engines, command, parts, turn):
+            return False
         filtered = [engine for engine in engines if engine.filtered]
         return not filtered or self.looks(filtered, command, parts, turn)
 
@@ -151,6 +156,17 @@ class Deferred:
                 self._full.append(engine)
                 self._rest(command, parts, turn)
                 return True
+        return False
+
+    def _sleeps(self, engines: Sequence[Looker], command: Any, parts: Sequence[Publish], turn: Turn) -> bool:
+        """Are there many wildcard subscriptions that need a queue before these come: some have theirs now. True: it
+        waits for the rest."""
+        for engine in engines:
+            for part in parts:
+                if part.slot == engine.number and engine.wake_some(part, turn):
+                    self._busy = True
+                    self._rest(command, parts, turn)
+                    return True
         return False
 
     def _rest(self, command: Any, parts: Sequence[Publish], turn: Turn) -> None:

@@ -312,3 +312,19 @@ def test_a_line_is_read_as_it_was_written():
     assert line.count(b"\n") == 1 and b"\\" not in line
     assert split(line + b"a:b\n\nbody") == (again, b"a:b\n\nbody")
     assert split(b"a:b\n\n") == (None, b"a:b\n\n")
+
+
+def test_a_cron_expression_that_never_comes_is_looked_for_once(monkeypatch) -> None:
+    """50 years are looked through for it, 1 ms: a read may bring hundreds of the same."""
+    looked = []
+    look = recurrence._next
+
+    def counted(cron, zone, after):
+        looked.append(cron)
+        return look(cron, zone, after)
+
+    monkeypatch.setattr(recurrence, "_next", counted)
+    for _ in range(100):
+        with pytest.raises(RefusedError, match="no time of the next 50 years"):
+            recurrence.tick("7 7 */31 2 MON#5", "Europe/Berlin", 1_700_000_000_000)
+    assert len(looked) == 1

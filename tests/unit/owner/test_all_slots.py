@@ -18,6 +18,7 @@ from broker.core.commands import (
 from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.ids import slot_of
+from broker.engine.dispatch.attach import WOKEN
 from broker.engine.engine import Engine
 from broker.owner.shard.portions import WORK
 from tests.sim.disk import SimDisk
@@ -194,3 +195,68 @@ def test_a_read_full_of_new_queues_is_carried_out_in_pieces() -> None:
             io.run_one()
     assert made == 300
     assert [effect.seq for effect in owner.effects if isinstance(effect, Done)] == list(range(1, 301))
+
+
+def test_the_first_message_for_many_that_sleep_wakes_some_of_them_a_turn() -> None:
+    """2,000 wildcards of one topic: its first message made 2,000 queues in one step, 100 ms."""
+    owner = Owner()
+    owner.ask(*[subscribe(n, "w.#") for n in range(1, MANY + 1)])
+    owner.effects = []
+    other = Publish(slot_of("w.x"), 8, 3, "q", Routing.ANYCAST, run_of(b"q"))
+    owner.shard.submit([publish("w.x", 1), publish("w.x", 2), other])
+    woken, before, turns = [], 0, 0
+    while owner.machine.turn():
+        turns += 1
+        woken.append(owner.consumers() - before)
+        before = owner.consumers()
+        if turns == 1:
+            assert [effect.seq for effect in owner.effects if isinstance(effect, Done)] == [3], "others do not wait"
+    assert max(woken) <= WOKEN and sum(woken) == MANY
+    assert sorted(delivered(owner.effects)) == sorted(2 * [n * 256 + slot_of("w.x") for n in range(1, MANY + 1)])
+    assert [effect.seq for effect in owner.effects if isinstance(effect, Done)] == [3, 1, 2]
+    assert len(delivered(owner.ask(publish("w.x")))) == MANY
+
+
+def test_of_many_that_sleep_one_who_goes_meanwhile_is_not_woken() -> None:
+    owner = Owner()
+    owner.ask(*[subscribe(n, "w.#", session=1 + n % 2) for n in range(1, MANY + 1)])
+    owner.shard.submit([publish("w.x", 1)])
+    owner.machine.turn()
+    told = owner.ask(DisconnectAll(1))
+    kept = {n * 256 + slot_of("w.x") for n in range(1, MANY + 1) if n % 2}
+    assert set(delivered(told)) <= {n * 256 + slot_of("w.x") for n in range(1, MANY + 1)}
+    assert sorted(delivered(owner.ask(publish("w.x")))) == sorted(kept)
+
+
+def test_what_waits_is_looked_at_once_for_all_who_ask_what_consumers_hold() -> None:
+    """A subscription that grew to 30 partitions looked at 1,500 commands for each of its parts."""
+
+    class Counted(Settle):
+        __slots__ = ()
+        looked = 0
+
+        @property
+        def consumer(self) -> int:
+            Counted.looked += 1
+            return 6
+
+        @consumer.setter
+        def consumer(self, number: int) -> None: ...
+
+    owner = Owner()
+    ready = Subscribe(slot_of("q"), 2, 0, 5, "q", Routing.ANYCAST, AckMode.INDIVIDUAL)
+    many = Publish(slot_of("q"), 1, 0, "q", Routing.ANYCAST, run_of(*[b"\n\0"] * 100))
+    ids = [i for effect in owner.ask(ready, many) if isinstance(effect, Deliver) for i in effect.run.ids]
+    port = owner.machine.port
+    assert port.held(slot_of("q"), 5) == ids
+    others: list = [Counted(slot_of("q"), 3, 0, 6, [n]) for n in range(90)]
+    owner.shard.submit(others)
+    assert [port.held(slot_of("q"), 5) for _ in range(30)] == 30 * [ids]
+    assert Counted.looked == 90
+    owner.shard.submit([Settle(slot_of("q"), 2, 0, 5, [ids[0]])])
+    assert port.held(slot_of("q"), 5) == ids[1:] and Counted.looked == 90
+    for each in others:
+        each.__class__ = Settle
+        each.consumer = 6
+    owner.ask()
+    assert port.held(slot_of("q"), 5) == ids[1:]

@@ -97,7 +97,7 @@ def test_what_waits_goes_on_when_the_subscribers_have_left() -> None:
     world.shard.submit([world.loud(1), world.loud(2), world.loud(3)])
     world.turn()
     world.shard.submit([Disconnect(slot_of(TOPIC), READER)])
-    for _ in range(6):
+    for _ in range(20):
         world.turn()
     assert world.done(LOUD) == [1, 2, 3] and not world.shard._deferred.waiting
 
