@@ -41,7 +41,7 @@ def test_far_says_what_a_sorted_list_says():
             assert far.withdraw(spans) == gone
             for i, _ in gone:
                 del model[i]
-        assert far.all() == sorted(model.items()) and len(far) == len(model)
+        assert list(far.all()) == sorted(model.items()) and len(far) == len(model)
         if model:
             assert far.first() == min(model)
 
@@ -50,7 +50,7 @@ def test_taken_entries_do_not_stay_in_memory():
     far = Far()
     far.add(range(1, 20_001), 7)
     far.take(15_000)
-    assert len(far._ids) == 5000 == len(far)
+    assert len(far) == 5000 <= sum(len(ids) for ids, _ in far._pieces) < 5000 + 1024
 
 
 def test_runs_come_in_any_order_and_stand_by_their_ids():
@@ -73,7 +73,7 @@ def test_the_first_message_may_be_a_far_one():
     other.add(run(2))
     other.far.add([7], 200)
     bucket.merge(other)
-    assert ids(bucket) == [1, 2] and bucket.far.all() == [(3, 100), (7, 200)]
+    assert ids(bucket) == [1, 2] and list(bucket.far.all()) == [(3, 100), (7, 200)]
 
 
 def test_a_selector_that_is_gone_is_part_of_no_key():
