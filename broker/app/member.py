@@ -52,8 +52,8 @@ class ClusterProcess:
         self.failed: asyncio.Future[str] = self.loop.create_future()
         self.clock = SystemClock()
         self.keys = Keys(settings.etcd.prefix)
-        self.metadata: Metadata = EtcdMetadata(settings.etcd)
         self.steps = Steps(self.clock)
+        self.metadata: Metadata = EtcdMetadata(settings.etcd, self.clock, self.steps.kind("watch"))
         self.messages = self.steps.kind("message")
         """What comes from other components: commands, effects, replicas' records."""
         self.dialer = GrpcDialer(settings.cluster, self.loop, steps=self.messages)

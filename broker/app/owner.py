@@ -177,8 +177,9 @@ class OwnerProcess(ClusterProcess):
             await self.suspicions.start()
             self._every("suspect", REPEAT_S, self._suspect)
             self.controller = Controller(
-                self.metadata, self.keys, settings.cluster, self.membership, self.table, self.clock
-            )
+                self.metadata, self.keys, settings.cluster, self.membership, self.table, self.clock,
+                self.steps.kind("plan"),
+            )  # fmt: skip
             self._begun = Begun.CONTROLLING
             await self.controller.start()
         except BaseException:

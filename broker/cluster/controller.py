@@ -13,12 +13,13 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from broker.config.settings import ClusterSettings
 from broker.core.metrics import Metric
 from broker.metadata.port import Metadata, MetadataRefused, MetadataUnavailable
 from broker.seams.clock import Clock
+from broker.seams.steps import StepKindStats
 
 from .controller_election import Office
 from .identity import BATCH
@@ -54,7 +55,10 @@ class Controller:
         membership: Membership,
         slots: SlotTable,
         clock: Clock,
+        plans: StepKindStats | None = None,
     ) -> None:
+        """plans: counts how long each takes to be made."""
+        self._plans = plans
         self._metadata = metadata
         self._policy = Policy.of(settings)
         self._replace_after_s = settings.replace_after_s
@@ -184,13 +188,22 @@ class Controller:
         hold = self._hold(view)
         if hold > 0:
             return hold
-        steps = urgent(view)
+        steps = self._planned(urgent, view)
         if steps:
             await self._carry_out(steps)
             return 0.0
-        steps = arrange(view)
+        steps = self._planned(arrange, view)
         await self._carry_out(steps)
         return 0.0 if steps else self._next_loss()
+
+    def _planned(self, plan: Callable[[View], list[Step]], view: View) -> list[Step]:
+        if self._plans is None:
+            return plan(view)
+        began = self._plans.begin()
+        steps = plan(view)
+        if self._plans.took(began):
+            self._plans.tell(f"of {len(view.records)} slots")
+        return steps
 
     def _hold(self, view: View) -> float:
         """Seconds for which nothing should be done yet."""

@@ -17,6 +17,7 @@ from grpc.aio import EOF
 
 from broker.config.settings import EtcdSettings
 from broker.seams.clock import Clock, SystemClock
+from broker.seams.steps import StepKindStats
 
 from .etcd_calls import EtcdCalls, EtcdConnection, Lost, judged
 from .etcdpb import kv_pb2, rpc_pb2
@@ -31,10 +32,14 @@ RESUME_PAUSE_S = 0.05
 class EtcdMetadata:
     """One process's client. Must be made and used in one event loop."""
 
-    def __init__(self, settings: EtcdSettings, clock: Clock | None = None) -> None:
-        """Raises ConfigError when the settings cannot work. etcd need not be there yet."""
+    def __init__(
+        self, settings: EtcdSettings, clock: Clock | None = None, watches: StepKindStats | None = None
+    ) -> None:
+        """watches: counts what is done with each answer of a watch.
+        Raises ConfigError when the settings cannot work. etcd need not be there yet."""
         self._calls = EtcdCalls(settings)
         self._clock = clock or SystemClock()
+        self._watches = watches
         self._leases: list[KeptLease] = []
 
     @property
@@ -82,8 +87,16 @@ class EtcdMetadata:
                 async with aclosing(self._stream(connection, prefix, revision)) as answers:
                     async for changes, following in answers:
                         revision = following
-                        if changes:
+                        if not changes:
+                            continue
+                        if self._watches is None:
                             yield changes
+                            continue
+                        # Who follows takes them at once, and asks for the next ones in the same step of the loop.
+                        began = self._watches.begin()
+                        yield changes
+                        if self._watches.took(began):
+                            self._watches.tell(f"{len(changes)} changes below {prefix}")
             except Lost:
                 self._calls.broken(connection)
             await asyncio.sleep(RESUME_PAUSE_S)  # no spinning on a store that answers and hangs up

@@ -49,6 +49,15 @@ def test_a_cluster_comes_up_even_and_rests(seed):
     check_history(simulate(scenario, seed))
 
 
+def test_how_long_plans_take_is_measured_where_they_are_made():
+    async def scenario(world: World) -> None:
+        await ready(world, "a", "b", "c")
+        made = {owner.controller.held: owner.plans.histogram()[1] for owner in world.owners.values()}
+        assert sum(made[True]) >= 2 and not sum(made[False]), "what is urgent, and what is to be moved"
+
+    simulate(scenario)
+
+
 def test_leaders_go_to_where_the_edges_reach_them_and_come_back():
     """The edges say it with their registration; what they say survives that their lease is lost."""
 

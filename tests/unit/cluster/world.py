@@ -16,6 +16,7 @@ from broker.config.settings import ClusterSettings
 from broker.core.errors import BrokerError
 from broker.core.slots import Member, SlotRecord
 from broker.metadata.port import MetadataUnavailable
+from broker.seams.steps import Steps
 from tests.harness.metadata import MemoryMetadata, MemoryStore
 from tests.sim.virtual_loop import Place, VirtualLoop
 
@@ -116,7 +117,8 @@ class Owner:
         )  # fmt: skip
         self.slots = SlotTable(self.metadata, KEYS)
         self.slots.listen(self.on_record)
-        self.controller = Controller(self.metadata, KEYS, settings, self.membership, self.slots, self.clock)
+        self.plans = Steps(self.clock).kind("plan")
+        self.controller = Controller(self.metadata, KEYS, settings, self.membership, self.slots, self.clock, self.plans)
         self.suspicions = Suspicions(self.metadata, KEYS, self.membership, self.clock)
         await self.membership.start()
         await self.slots.start()

@@ -20,6 +20,8 @@ from broker.core.errors import ConfigError
 from broker.metadata.etcd import EtcdMetadata
 from broker.metadata.etcd_calls import EtcdCalls, EtcdConnection
 from broker.metadata.port import MetadataRefused, MetadataUnavailable, Put
+from broker.seams.clock import SystemClock
+from broker.seams.steps import Steps
 from tests.abuse.certificates import authority, issued
 from tests.harness.secrets import self_signed
 from tests.harness.servers import Server, local_etcd
@@ -261,3 +263,22 @@ async def test_a_watch_whose_connection_is_given_up_before_its_request_has_left_
         assert [change.value for change in await first] == [b"1"]
     await watching.aclose()
     await client.close()
+
+
+async def test_what_is_done_with_an_answer_of_a_watch_is_measured(etcd, caplog):
+    """A step of the loop like any other (docs/adr/0009): a copy of 10,000 keys that changes may be a long one."""
+    watches = Steps(SystemClock(), lambda: 0.0).kind("watch")
+    client = EtcdMetadata(to(etcd), watches=watches)
+    watch = client.watch("/measured", 1)
+    try:
+        seen = asyncio.ensure_future(anext(watch))
+        await client.put("/measured/a", b"1")
+        assert [change.key for change in await seen] == ["/measured/a"]
+        time.sleep(0.06)  # noqa: ASYNC251  that is a step of 60 ms
+        seen = asyncio.ensure_future(anext(watch))
+        await client.put("/measured/b", b"2")
+        await seen
+        assert watches.slow == 1 and "a watch took" in caplog.text and "1 changes below /measured" in caplog.text
+    finally:
+        await watch.aclose()
+        await client.close()

@@ -1,0 +1,195 @@
+"""`.venv/bin/python bench/steps.py`: what one step of the loop computes for where ADR 9 says what bounds it.
+
+Each line is the longest step of the best of several runs, in milliseconds of the processor that this thread has used:
+waits for the disk and for a busy machine do not count, but on a busy machine caches are colder. No network, no disk:
+engines, shards and parsers alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from broker.config.settings import EngineSettings, JournalSettings, Settings
+from broker.core.address import AckMode, Routing
+from broker.core.commands import UNLIMITED, Decide, Prepare, Publish, Subscribe, SubscribeAll
+from broker.core.ids import slot_of
+from broker.engine.publishing import recurrence
+from broker.selector.predicate import Predicate
+from tests.sim.disk import SimDisk
+from tests.sim.shard_machine import HandClock, Machine
+from tests.unit.engine.world import run_of
+
+Timed = Iterator[Callable[[], Any]]
+"""Steps, one after the other; what happens between two of them is not measured."""
+ALL: dict[str, Callable[[], Timed]] = {}
+
+
+def scenario(made: Callable[[], Timed]) -> Callable[[], Timed]:
+    """Its line is the first of its docstring."""
+    ALL[made.__name__.replace("_", "-")] = made
+    return made
+
+
+class Owner:
+    """A shard whose disk is memory."""
+
+    def __init__(self) -> None:
+        settings = Settings(engine=EngineSettings(), journal=JournalSettings(min_free_bytes=0))
+        self.machine = Machine(SimDisk(0), HandClock(), settings, self)
+        self.shard = self.machine.shard
+
+    def on_effects(self, effects: list[Any]) -> None: ...
+    def on_relief(self) -> None: ...
+    def on_stopped(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def turns(self, *commands: Any) -> Timed:
+        """Each turn that these make."""
+        self.shard.submit(list(commands))
+        while self.machine.ready:
+            yield self.machine.turn
+
+    def do(self, *commands: Any) -> None:
+        """Not measured."""
+        self.shard.submit(list(commands))
+        self.machine.quiesce()
+
+
+# ── selectors ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _texts() -> Iterator[str]:
+    yield " OR ".join(["a = 1"] * 250)
+    yield "a = " + "+".join("a" * 497)
+    yield " OR ".join(["(((a)))"] * 125)
+    yield " OR ".join(["a BETWEEN 1 AND 2"] * 166)
+    yield "a LIKE '%" + "b_" * 4900 + "'"
+    yield "a IN ('" + "','".join(map(str, range(3000))) + "')"
+
+
+@scenario
+def selector() -> Timed:
+    """the text of one selector, as long as may be"""
+    for text in _texts():
+        yield lambda text=text: Predicate(text)
+
+
+@scenario
+def subscribes() -> Timed:
+    """a turn with 200 browsers that have a selector each"""
+    owner = Owner()
+    owner.do(Publish(slot_of("q"), 1, 0, "q", Routing.ANYCAST, run_of(*[b"\n\0x"] * 1000)))
+    browse = [
+        Subscribe(slot_of("q"), 1, 0, n, "q", Routing.ANYCAST, AckMode.AUTO, selector=f"no = 'x{n}'", browse=True)
+        for n in range(1, 201)
+    ]
+    yield from owner.turns(*browse)
+
+
+@scenario
+def browser() -> Timed:
+    """a browser that comes to 20,000 messages in 40 lanes, and looks on"""
+    owner, slot = Owner(), slot_of("q")
+    none = Subscribe(slot, 1, 0, 1, "q", Routing.ANYCAST, AckMode.CLIENT, selector="c = 'none'", room=UNLIMITED)
+    some = [
+        Subscribe(slot, 1, 0, n, "q", Routing.ANYCAST, AckMode.CLIENT, selector=f"c = '{n - 10}'", room=0)
+        for n in range(10, 50)
+    ]
+    owner.do(none, *some)
+    for n in range(20_000):
+        run = run_of(b"\n%d\0" % n, lines=b"c:%d\n" % (7 * n % 40))
+        owner.do(Publish(slot, 1, 0, "q", Routing.ANYCAST, run))
+    yield from owner.turns(Subscribe(slot, 2, 0, 2, "q", Routing.ANYCAST, AckMode.AUTO, browse=True, room=UNLIMITED))
+
+
+# ── transactions over several slots ───────────────────────────────────────────────────────────────
+
+
+def _share() -> list[Any]:
+    return [Publish(3, 1, 0, f"s{n}", Routing.ANYCAST, run_of(b"\n\0x", durable=True)) for n in range(1000)]
+
+
+@scenario
+def prepare() -> Timed:
+    """1,000 parts of a transaction are prepared"""
+    yield from Owner().turns(Prepare(3, 1, 5, "tx", 9, _share(), 1))
+
+
+@scenario
+def decide() -> Timed:
+    """… and decided"""
+    owner = Owner()
+    owner.do(Prepare(3, 1, 5, "tx", 9, _share(), 1))
+    yield from owner.turns(Decide(3, 1, 6, "tx", True))
+
+
+# ── many queues ───────────────────────────────────────────────────────────────────────────────────
+
+
+@scenario
+def sleepers() -> Timed:
+    """the first message for 2,000 wildcard subscriptions"""
+    owner = Owner()
+    for n in range(1, 2001):
+        model = Subscribe(0, 1, 0, n * 256, "w.#", Routing.MULTICAST, AckMode.AUTO, room=UNLIMITED)
+        owner.do(SubscribeAll(model))
+    yield from owner.turns(Publish(slot_of("w.x"), 9, 1, "w.x", Routing.MULTICAST, run_of(b"\n\0x")))
+
+
+@scenario
+def subscribers() -> Timed:
+    """50 messages for a topic with 2,000 subscribers"""
+    owner, slot = Owner(), slot_of("t")
+    auto = AckMode.AUTO
+    owner.do(*[Subscribe(slot, 1, 0, n, "t", Routing.MULTICAST, auto, room=UNLIMITED) for n in range(1, 2001)])
+    messages = [Publish(slot, 9, 0, "t", Routing.MULTICAST, run_of(b"\n\0x")) for _ in range(50)]
+    yield from owner.turns(*messages)
+
+
+@scenario
+def cron() -> Timed:
+    """one cron expression that never comes"""
+    recurrence._tick.cache_clear()
+    for minute in range(20):
+        yield lambda minute=minute: _in_vain(f"{minute} 7 */31 2 MON#5")
+
+
+def _in_vain(cron: str) -> None:
+    try:
+        recurrence.tick(cron, "Europe/Berlin", 1_700_000_000_000)
+    except Exception:
+        return
+    raise AssertionError(cron)
+
+
+def longest(name: str) -> tuple[float, int]:
+    """Milliseconds of its longest step, and how many there were."""
+    worst, count = 0.0, 0
+    for step in ALL[name]():
+        began = time.thread_time()
+        step()
+        worst = max(worst, time.thread_time() - began)
+        count += 1
+    return 1000 * worst, count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help=f"comma list of {', '.join(ALL)}")
+    parser.add_argument("--runs", type=int, default=3, help="of each, of which the best counts (default 3)")
+    given = parser.parse_args()
+    print("| step | longest ms | steps |\n| --- | ---: | ---: |")
+    for name in [name for name in given.only.split(",") if name] or ALL:
+        worst, count = min(longest(name) for _ in range(given.runs))
+        print(f"| {ALL[name].__doc__} | {worst:.1f} | {count} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
