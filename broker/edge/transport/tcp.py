@@ -209,6 +209,15 @@ class StreamChannel(asyncio.BaseProtocol):
         if not self._rest and self._reading and not self._transport.is_closing():
             self._transport.resume_reading()
 
+    def _put_back(self, data: bytes) -> None:
+        """Of what has just come this is too much for one step: it has its turn before all that comes later."""
+        if self._reading and not self._rest:
+            self._transport.pause_reading()
+        self._rest = data + self._rest
+        self._shared.left(len(data))
+        if self._reading:
+            self._shared.wait(self)
+
     @property
     def lane(self) -> str:
         """See fair_reading.TakesTurns."""
@@ -219,7 +228,7 @@ class StreamChannel(asyncio.BaseProtocol):
 
     def _all_that_waits(self) -> None:
         """The peer has ended: what it had sent before counts, unless we had ended before."""
-        if self._rest:
+        while self._rest:
             rest, self._rest = self._rest, b""
             self._receive(rest)
 

@@ -128,7 +128,7 @@ def test_a_compressed_bomb_reaches_the_session_piece_by_piece(kind: str) -> None
             raw.writer.write(masked(BINARY, deflated(b"\0" * 50 * MiB), rsv1=True))
             assert await raw.close_code() == 1009
             session = await edge.sessions.get()
-            assert [len(piece) <= 5 * MiB for piece in session.received] == [True]
+            assert [len(piece) <= 1.1 * MiB for piece in session.received] == [True]
 
     run(kind, main())
 
@@ -147,7 +147,7 @@ def test_many_small_bombs_reach_the_session_piece_by_piece(kind: str) -> None:
             assert await raw.frame() == (0x80 | PONG, b"")
             session = await edge.sessions.get()
             assert len(session.data) == count * 64 * 1024
-            assert max(map(len, session.received)) <= 5 * MiB
+            assert max(map(len, session.received)) <= 1.1 * MiB, "one step"
             await closed(raw.writer)
 
     run(kind, main())
