@@ -169,11 +169,12 @@ class Turn:
     work      queues and consumers that have begun or ended; most: with more than that nothing further is begun.
     ahead     milliseconds by which `now` is ahead of the wall clock, which has been set: points of time that clients
               name are by that one.
-    handed    messages that it hands out.
+    handed    messages that it hands out.    expired   runs whose time was over.
     """
 
     __slots__ = (
-        "ahead", "appends", "effects", "fetches", "handed", "may", "most", "moves", "notices", "now", "number", "work",
+        "ahead", "appends", "effects", "expired", "fetches", "handed", "may", "most", "moves", "notices", "now",
+        "number", "work",
     )  # fmt: skip
 
     def __init__(
@@ -183,7 +184,7 @@ class Turn:
         self.number = number
         self.may = may
         self.ahead = ahead
-        self.handed = 0
+        self.handed = self.expired = 0
         self.effects: list[Effect] = []
         self.appends: list[LogRecord] = []
         self.fetches: list[Fetch] = []
@@ -195,6 +196,10 @@ class Turn:
     def works(self, units: int = 1) -> None:
         """A queue or a consumer has begun or ended; or something has taken as long as so many of these."""
         self.work += units
+
+    def expires(self, runs: int) -> None:
+        """The time of so many was over."""
+        self.expired += runs
 
     def merge(self, group: Turn, appends: Sequence[LogRecord]) -> None:
         """What a part() has collected is of this one; `appends`: its records, as a log group."""

@@ -34,6 +34,8 @@ from . import costly_selectors, hand_outs, queue_policies, selective_dispatch
 from .page_in import read_on
 from .round_robin import deal, deliver, deliver_part, foremost, mark_ahead, may_go
 
+EXPIRED = 250
+"""Runs that are over, in one turn: each is settled in 10 µs, or sent on in some more."""
 _RECALLED = 1024
 """Positions asked for at a time, of messages known by number only."""
 
@@ -121,9 +123,10 @@ def _recall(slot: Slot, queue: Queue, turn: Turn) -> None:
 
 
 def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:
-    """Takes all expired messages out of memory."""
+    """Takes all expired messages out of memory, EXPIRED runs at a time; the rest with the next turn."""
     now = turn.now
     earliest = 0
+    left = EXPIRED - turn.expired
     # As long as what is in memory; once a second at most (SWEEP_MS), and only when something has expired by its time.
     for level in queue.stores():
         if not level:
@@ -132,12 +135,23 @@ def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:
         level.clear()
         for run in runs:
             if run.expires and run.expires <= now:
+                if left <= 0:
+                    level.append(run)
+                    earliest = now
+                    continue
+                left -= 1
+                turn.expires(1)
                 queue.left(run)
                 expire(slot, queue, run, turn)
             else:
                 level.append(run)
                 if run.expires and (not earliest or run.expires < earliest):
                     earliest = run.expires
+    if earliest == now and left <= 0:
+        queue.swept_out(0, now)
+        slot.unfinished[queue] = None
+        slot.watch_expiry(queue)  # one that nobody dispatches comes again with its time
+        return
     queue.swept_out(now, earliest)
     if earliest:
         slot.watch_expiry(queue)
@@ -151,6 +165,10 @@ def _front(slot: Slot, queue: Queue, turn: Turn) -> Run | None:
         level = queue.front()
         run = level[0]
         if run.expires and run.expires <= turn.now:
+            if turn.expired >= EXPIRED:
+                slot.unfinished[queue] = None
+                return None
+            turn.expires(1)
             level.popleft()
             queue.left(run)
             expire(slot, queue, run, turn)

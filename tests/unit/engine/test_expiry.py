@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from broker.config.addressing import AddressSettings
 from broker.core.address import Outcome
+from broker.engine.dispatch.dispatch import EXPIRED
 from broker.engine.publishing.expiry import apply
 
 from .world import INDIVIDUAL, World, got, ids, run_of
@@ -75,3 +78,30 @@ def test_it_goes_to_the_expiry_address():
     world.tick(1101)
     assert got(world.subscribe(1, "short")) == []
     assert len(got(world.subscribe(2, "gone"))) == 1
+
+
+@pytest.mark.parametrize("consumed", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"expiry_address": "gone"}])
+def test_thousands_that_expire_at_one_moment_leave_in_pieces(settings, consumed):
+    """50,000 of them were one step of 77 ms."""
+    world = World(**settings)
+    count = 1200
+    for n in range(count):
+        world.publish("q", b"%d" % n, expires=world.now + 50 if n % 3 else world.now + 90_000)
+    world.in_pieces = True
+    expired = [0]
+    world.tick(60)
+    expired.append(world.engine.counters()["expired"])
+    if consumed:
+        world.subscribe(1, ack=INDIVIDUAL)
+        expired.append(world.engine.counters()["expired"])
+    while world.engine.unfinished:
+        world.do()
+        expired.append(world.engine.counters()["expired"])
+    assert expired[-1] == count - count // 3
+    assert max(after - before for before, after in pairwise(expired)) <= 2 * EXPIRED
+    world.in_pieces = False
+    if not consumed:
+        world.subscribe(1)
+    assert [int(body) for body in got(world.effects, 1)] == list(range(0, count, 3))
+    assert len(got(world.subscribe(2, "gone"))) == (count - count // 3 if settings else 0)
