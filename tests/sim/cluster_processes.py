@@ -93,7 +93,7 @@ def seams(world: World, stack: ExitStack) -> None:
     entropy = Random(world.seed)
     replaced: dict[str, Callable[..., Any]] = {
         "broker.app.member.SystemClock": lambda: here().clock(),
-        "broker.app.member.EtcdMetadata": lambda settings: here().metadata(settings.timeout_s),
+        "broker.app.member.EtcdMetadata": lambda settings, clock, watches: here().metadata(settings.timeout_s),
         "broker.app.member.GrpcDialer": lambda settings, loop, **_: Dialer(world.network, HERE.get()),
         "broker.app.owner.OsFiles": lambda: here().disk,
         "broker.app.owner.IoThread": lambda loop, name: here().io(),
