@@ -93,16 +93,22 @@ class AdminServer:
         self._exposition: Exposition | None = None
         self._runner: web.AppRunner | None = None
         self.port = -1
-        self.api: Api | None = None
-        """For operators; None: this process has none."""
-        self.early: EarlyServer | None = None
-        """Who has answered until now: its socket is taken over."""
+        self._api: Api | None = None
+        self._early: EarlyServer | None = None
         self.tls_port = -1
         self._certificate: AdminCertificate | None = None
 
     def add(self, source: MetricSource) -> None:
         """One more, before it starts."""
         self._sources.append(source)
+
+    def follow(self, early: EarlyServer | None) -> None:
+        """Who has answered until now, if somebody has: its socket is taken over. Before start()."""
+        self._early = early
+
+    def offer(self, api: Api) -> None:
+        """The API for operators is answered here too. Before start()."""
+        self._api = api
 
     async def start(self) -> None:
         """Binds the port; does nothing when it is -1. Raises ConfigError when the address cannot be bound."""
@@ -117,7 +123,7 @@ class AdminServer:
         from .exposition import Exposition
 
         self._exposition = Exposition(self._sources)
-        app = web.Application(client_max_size=1024 if self.api is None else MAX_BODY)
+        app = web.Application(client_max_size=1024 if self._api is None else MAX_BODY)
         app.add_routes(
             [
                 web.get("/", self._index),
@@ -132,8 +138,8 @@ class AdminServer:
             app.add_routes([web.get("/api/check", self._check)])
         if self._slots is not None:
             app.add_routes([web.get("/api/slots", self._standing)])
-        if self.api is not None:
-            self.api.add_to(app)
+        if self._api is not None:
+            self._api.add_to(app)
             console.add_to(app)
         log = logging.getLogger("stampede.admin.http")
         log.addFilter(_no_fault_of_ours)
@@ -143,7 +149,7 @@ class AdminServer:
         await runner.setup()
         host, port = self._settings.host, self._settings.port
         try:
-            listening = None if self.early is None else await self.early.hand_over()
+            listening = None if self._early is None else await self._early.hand_over()
             if listening is not None:
                 await web.SockSite(runner, listening, backlog=64).start()
             else:

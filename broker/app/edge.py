@@ -117,8 +117,9 @@ class EdgeProcess(ClusterProcess):
             told: list[MetricSource] = [self.edge, self.port, self.listeners, self.config, self.memory, self,
                                        self.bridges]  # fmt: skip
             self.admin = AdminServer(settings.admin, told, self.readiness)
-            self.admin.api = self._api(self.edge, self.auth)
-            self._newcomers = NewPartitions(Spread(self.port), self.admin.api.desk, self.names.address_of)
+            offered = self._api(self.edge, self.auth)
+            self.admin.offer(offered)
+            self._newcomers = NewPartitions(Spread(self.port), offered.desk, self.names.address_of)
             self.edge.grow_with(self._newcomers)
             self._serving = True
             await self.listeners.start()

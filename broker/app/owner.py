@@ -201,7 +201,7 @@ class OwnerProcess(ClusterProcess):
         self._begun = Begun.SERVING
         if self.reads is not None:
             self.admin.add(self.reads.service)
-        self.admin.early = early
+        self.admin.follow(early)
 
     async def _start_reads(self) -> int:
         """The port of the read API; -1: it is off."""
@@ -239,7 +239,7 @@ class OwnerProcess(ClusterProcess):
             settings, self.shard.submit, self.clock, loop.call_soon, self._later, new_body, open_body,
             HeldBodies(self.shard.engines, self.journal, page_in).find, published,
         )  # fmt: skip
-        self.server.answers.view = Views(self.shard, self.clock).answer
+        self.server.answers.open(Views(self.shard, self.clock).answer)
         self.shard.listen(_Listener(self.server, self._on_stopped))
         self.port = ClusterPort(
             settings, self.dialer, self.clock, loop.call_soon, self._later, f"{self.id}/tx", self.boot, number(63),
@@ -250,13 +250,13 @@ class OwnerProcess(ClusterProcess):
             self.port.write_body,
         )  # fmt: skip
         self.port.attach(self.coordinator)
-        self.shard.crossing = self.coordinator
+        self.shard.cross_slots_by(self.coordinator)
         self.node = Node(
             self.id, self.shard, self.journal, self.leaders, self.followers, self.server, self.table, self.coordinator,
             self.clock, seeds, self._later, settings.cluster.min_in_sync, lambda: self._edges,
         )  # fmt: skip
         self.standing = Standing(self.node, self.leaders, self.clock)
-        self.shard.others = self._keeper
+        self.shard.keep_for_others(self._keeper)
         inspector = Inspector(self.journal, seeds, self._later, self.shard.durable)
         self.leaders.start(
             LeaderHome(

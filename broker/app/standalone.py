@@ -111,7 +111,7 @@ class Standalone:
         self.edge = Edge(
             settings, self.port, self.clock, self.beats, self.auth, token(4), directory, memory=self.memory
         )
-        self.shard.blame.who = self.edge.who
+        self.shard.blame.names_by(self.edge.who)
         try:
             with uncollected():
                 for _ in self.shard.recovering():
@@ -152,13 +152,13 @@ class Standalone:
             self.shard.depths,
             [self.shard.survey],
         )
-        self.admin.early = self._early
+        self.admin.follow(self._early)
         node = ThisNode(
             "standalone", "standalone", lambda: self.settings, self.readiness, lambda: self.auth.has_users,
             self.memory, self.live,
         )  # fmt: skip
         views = LocalOwners(Views(self.shard, self.clock).answer)
-        self.admin.api = api(
+        offered = api(
             node,
             self.admin,
             settings,
@@ -170,7 +170,8 @@ class Standalone:
             self.live,
             tokens=self._tokens,
         )
-        self._newcomers = NewPartitions(views, self.admin.api.desk, self._names.address_of)
+        self.admin.offer(offered)
+        self._newcomers = NewPartitions(views, offered.desk, self._names.address_of)
         self.edge.grow_with(self._newcomers, self._grown_meanwhile())
         self.live.use(self._apply, LiveUsers(
             users_file(settings), partial(self.edge.heed, self.auth), groups_of(settings.admin.administrators)

@@ -49,6 +49,10 @@ class BridgeCounters:
     in_flight: int = 0
     once: int = 0
 
+    def fails(self) -> None:
+        """An end was lost, or could not be reached."""
+        self.failures += 1
+
 
 _Answered = tuple[Message, int, BaseException | None]
 

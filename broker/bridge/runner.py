@@ -76,7 +76,7 @@ class Runner:
             await asyncio.sleep(wait)
 
     def _note(self, error: Exception) -> None:
-        self.counters.failures += 1
+        self.counters.fails()
         self.why = str(error) or type(error).__name__
         name = error.name if isinstance(error, TargetRefused) else ""
         before, times = self._refused

@@ -77,6 +77,10 @@ class Publish:
         self.ttl = self.ttl and max(self.ttl - ms, 1)
         self.delay = self.delay and max(self.delay - ms, 1)
 
+    def answer_to(self, seq: int) -> None:
+        """Its answer goes to `seq`; 0: nobody waits for one."""
+        self.seq = seq
+
     def numbered(self, seq: int, dedup: tuple[int, int]) -> None:
         """Its answer goes to `seq`; under `dedup` it counts once."""
         self.seq = seq
@@ -355,6 +359,10 @@ class Settle:
         self.outcome = outcome
         self.delay = delay
 
+    def own(self) -> None:
+        """Its ids are a list of its own from now on: what is added to it is added to nothing else."""
+        self.ids = list(self.ids)
+
 
 class Hold:
     """An ACK/NACK inside an open transaction: the messages stay the consumer's, their credit comes back
@@ -444,6 +452,10 @@ class Transact:
         self.session = session
         self.seq = seq
         self.parts = parts
+
+    def answer_to(self, seq: int) -> None:
+        """Its answer goes to `seq`; 0: nobody waits for one."""
+        self.seq = seq
 
     def counts_as(self, dedup: tuple[int, int]) -> None:
         """Under that number it counts once."""

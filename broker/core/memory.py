@@ -50,6 +50,10 @@ class Memory:
         self.queues = self.sessions = 0
         self._grown = grown
 
+    def free(self, nbytes: int) -> None:
+        """A queue is gone, and what it held."""
+        self.queues -= nbytes
+
     @property
     def counted(self) -> int:
         """All kinds together, as counted."""

@@ -109,7 +109,7 @@ class Edge:
         """Slot → of the numbers of its messages, as last seen here (Subscription.overhead)."""
         self.wildcards: dict[int, Everywhere] = {}
         """By their block of consumer numbers; those of their parts that have had a message are in `consumers`."""
-        self.others: Callable[[Effect], None] | None = None
+        self._others: Callable[[Effect], None] | None = None
         """Who else asks owners in this process: hears what is for no session of ours."""
         self.dispatching = False
         self.touched: list[Flushes] = []
@@ -136,6 +136,10 @@ class Edge:
         self._name_unknown()
         if isinstance(auth, FileAuthenticator):
             self._follow(auth)
+
+    def give_others_to(self, taker: Callable[[Effect], None]) -> None:
+        """Who else asks owners in this process hears what is for no session of ours."""
+        self._others = taker
 
     def _made_entrances(self) -> Entrances:
         settings = self.settings
@@ -392,14 +396,14 @@ class Edge:
                     sub = consumers.get(effect.consumer) or self._part(effect.consumer)  # type: ignore[union-attr]
                     if sub is not None:
                         sub.sink.deliver(sub, effect)  # type: ignore[arg-type]
-                    elif self.others is not None:
-                        self.others(effect)
+                    elif self._others is not None:
+                        self._others(effect)
                 elif kind is Done:
                     session = sessions.get(effect.session)  # type: ignore[union-attr]
                     if session is not None and not session.closed:
                         session.done(effect.seq)  # type: ignore[union-attr]
-                    elif session is None and self.others is not None:
-                        self.others(effect)
+                    elif session is None and self._others is not None:
+                        self._others(effect)
                 else:
                     self._rare(effect)
             except Exception:
@@ -444,8 +448,8 @@ class Edge:
             if session is not None:
                 self.counters.refuse()
                 session.refused(effect.seq, effect.code, effect.detail)
-            elif self.others is not None:
-                self.others(effect)
+            elif self._others is not None:
+                self._others(effect)
             return
         if isinstance(effect, Crowd):
             session = self.sessions.get(effect.session)
@@ -455,8 +459,8 @@ class Edge:
         assert isinstance(effect, ConsumerClosed | BrowseEnd)
         sub = self._consumer_of(effect.consumer)
         if sub is None:
-            if self.others is not None:
-                self.others(effect)
+            if self._others is not None:
+                self._others(effect)
             return
         if isinstance(effect, BrowseEnd):
             if sub.fan is None or sub.fan.browsed():

@@ -60,27 +60,31 @@ class Asked:
 
 
 class OperatorAnswers:
-    """An owner's end. view   None: not ready to answer anything."""
+    """An owner's end. Until open() it is not ready to answer anything."""
 
     def __init__(self, schedule: Callable[[Callable[[], None]], Any]) -> None:
-        self.view: View | None = None
+        self._view: View | None = None
         self._schedule = schedule
-        self._open: Counter[str] = Counter()
+        self._under_way: Counter[str] = Counter()
         """Edge → its questions that are worked out."""
+
+    def open(self, view: View) -> None:
+        """From now on questions are answered."""
+        self._view = view
 
     def take(self, edge: str, asks: Iterable[pb.Ask], send: Callable[[bytes], None]) -> None:
         """edge: whose they are. send: to the stream that they came by, as long as it is there."""
         for ask in asks:
-            if self.view is None or (self._open[edge] >= SHARE and self._open.total() >= MOST):
+            if self._view is None or (self._under_way[edge] >= SHARE and self._under_way.total() >= MOST):
                 self._tell(send, ask.id, b"", "the owner is not ready, or has too much to answer; ask again")
                 continue
             try:
-                work = self.view(msgspec.json.decode(ask.question))
+                work = self._view(msgspec.json.decode(ask.question))
             except (ValueError, KeyError, TypeError) as error:
                 self._tell(send, ask.id, b"", f"the owner does not know this question: {error}")
                 continue
             # Bounded per owner: an answer may look at 100,000 queues, in steps.
-            self._open[edge] += 1
+            self._under_way[edge] += 1
             self._step(edge, work, ask.id, send)
 
     def _step(
@@ -100,10 +104,10 @@ class OperatorAnswers:
             self._schedule(lambda: self._step(edge, work, id, send))
 
     def _over(self, edge: str) -> None:
-        self._open[edge] -= 1
+        self._under_way[edge] -= 1
         # Edges come and go under other names.
-        if not self._open[edge]:
-            del self._open[edge]
+        if not self._under_way[edge]:
+            del self._under_way[edge]
 
     @staticmethod
     def _tell(send: Callable[[bytes], None], id: int, answer: bytes, failed: str) -> None:

@@ -177,7 +177,7 @@ class Acting:
         limit = call.body["limit"]
         for source, selector in await self._sources(call, moving=True):
             if limit - report.done <= 0:
-                report.more = True
+                report.stops()
                 break
             await carrying.carry(self._desk, source, order, selector, limit - report.done, report)
             call.noted.update(done=report.done)

@@ -68,6 +68,10 @@ class MoveReport:
         self.left: dict[str, int] = {}
         """Why messages stay → how many."""
 
+    def stops(self) -> None:
+        """The limit is reached, and there is more."""
+        self.more = True
+
     def stays(self, why: str, count: int) -> None:
         self.left[why] = self.left.get(why, 0) + count
 
@@ -207,13 +211,11 @@ class _Work:
         def transact(session: int, seq: int) -> Command:
             target = batch.target
             assert target is not None
+            slot, create = slot_of(target.address), target.queue is None or target.queue == target.address
             parts: list[Publish | Settle] = [
-                Publish(slot_of(target.address), session, 0, target.address, Routing.UNSET, run, target.queue)
+                Publish(slot, session, 0, target.address, Routing.UNSET, run, target.queue, create)
                 for run in batch.runs
             ]
-            for part in parts:
-                if isinstance(part, Publish):
-                    part.create = target.queue is None or target.queue == target.address
             parts.append(Settle(source.slot, session, 0, consumer, batch.ids, Outcome.ACK))
             return Transact(source.slot, session, seq, parts)
 

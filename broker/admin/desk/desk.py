@@ -173,8 +173,7 @@ class Errand:
         self._slots.add(slot)
 
         def numbered(_: int, seq: int) -> Command:
-            command.seq = seq
-            return command
+            return command.asked_as(seq)
 
         await self.ask(numbered)
         return feed

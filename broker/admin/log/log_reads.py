@@ -256,7 +256,7 @@ class LogReads:
     async def _abort(
         self, context: grpc.aio.ServicerContext, error: RefusedError | JournalError, slot: int = -1
     ) -> NoReturn:
-        answer = pb.Error(text=str(error))
+        text, earliest, endpoint = str(error), 0, ""
         code = Code.INTERNAL
         status = grpc.StatusCode.INTERNAL
         if isinstance(error, OffsetExpired | OffsetDiverged) and self._place.elsewhere(error.slot) is not None:
@@ -266,15 +266,15 @@ class LogReads:
             code = error.code
         elif isinstance(error, OffsetExpired):
             code = Code.OFFSET_EXPIRED
-            answer.earliest = max(error.earliest, self._history.earliest(error.slot))
+            earliest = max(error.earliest, self._history.earliest(error.slot))
         elif isinstance(error, OffsetDiverged):
             code = Code.OFFSET_DIVERGED
         elif isinstance(error, CorruptJournal):
             status = grpc.StatusCode.DATA_LOSS
             log.error("a reader of the log: %s", error)
         if code in (Code.READ_ELSEWHERE, Code.REPLICA_BEHIND) and slot >= 0:
-            answer.endpoint = self._place.elsewhere(slot) or ""
-        answer.code = code.number
+            endpoint = self._place.elsewhere(slot) or ""
+        answer = pb.Error(text=text, code=code.number, earliest=earliest, endpoint=endpoint)
         self._refused[code.name.lower()] = self._refused.get(code.name.lower(), 0) + 1
         await context.abort(
             STATUS.get(code, status),
@@ -288,14 +288,15 @@ class LogReads:
         _check_view(request.view, also="log")
         self._check_addresses(request.addresses, reader)
         told = await self._deliveries(request.addresses or ("#",))
-        answer = pb.Description(broker_id=self._broker_id, now_ms=self._clock.wall_ms(), deliveries=told)
+        answer = pb.Description(
+            broker_id=self._broker_id, now_ms=self._clock.wall_ms(), deliveries=told, endpoint=self._place.endpoint()
+        )
         for number, name in enumerate(request.addresses, 1):
             if not (is_pattern(name, self._delimiter) or self._place.knows(name)):
                 answer.unknown.append(name)
             if number % DESCRIBED == 0:
                 await asyncio.sleep(0)
         answer.endpoints.extend(self._place.endpoints())
-        answer.endpoint = self._place.endpoint()
         for number, slot in enumerate(self._slots(request.addresses), 1):
             answer.slots.append(self._range(slot, request.followers))
             if number % DESCRIBED == 0:
@@ -410,7 +411,7 @@ class LogReads:
     async def _entries(self, cursor: Cursor, until: int) -> list[Entry]:
         """The next few items: their bytes are read in a thread, and taken apart here."""
         loop = asyncio.get_running_loop()
-        cursor.paced = True
+        cursor.pace()
         while True:
             before = cursor.place
             ahead = self._history.ahead(cursor)

@@ -144,7 +144,7 @@ def api(
     config: what can be changed while it runs, if that is this process's affair.    topology: of its cluster.
     tokens: of machines, if it keeps some."""
     desk = Desk(submit, next_connection_id, edge.next_consumer)
-    edge.others = desk.on_effect
+    edge.give_others_to(desk.on_effect)
     made = Api(
         settings.admin,
         owners,

@@ -124,8 +124,7 @@ def _resolve_properties(element: Element, found: Imported) -> None:
     texts = [element.text, *element.attributes.values()]
     for name, default in {match for text in texts for match in _PROPERTY.findall(text)}:
         found.note(element, f"the system property is not known here; {default!r} is taken for it", f"${{{name}}}")
-    element.text = _PROPERTY.sub(r"\2", element.text)
-    element.attributes = {name: _PROPERTY.sub(r"\2", value) for name, value in element.attributes.items()}
+    element.reword(lambda text: _PROPERTY.sub(r"\2", text))
     for child in element:
         _resolve_properties(child, found)
 
@@ -196,9 +195,7 @@ def _said(
 
 
 def _worded(name: str, text: str, line: int) -> Element:
-    element = Element(name, {}, line)
-    element.text = text.strip()
-    return element
+    return Element(name, {}, line, text.strip())
 
 
 def _title(element: Element) -> str:
@@ -323,8 +320,7 @@ def _old_queues(section: Element, found: Imported) -> None:
     """<queues>, from before addresses had routing types: MULTICAST, as Artemis reads it."""
     for element in section:
         address = found.ours(element.said("address") or element.attributes.get("name", ""))
-        element.children = [child for child in element if child.name != "address"]
-        _queue(element, address, "MULTICAST", found)
+        _queue(element.without("address"), address, "MULTICAST", found)
 
 
 def _diverts(section: Element, found: Imported) -> None:

@@ -6,7 +6,7 @@ neither grow without bound nor name other files. Must not know what the elements
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from xml.parsers import expat
 
 from broker.core.errors import ConfigError
@@ -20,15 +20,34 @@ class Element:
 
     __slots__ = ("attributes", "children", "line", "name", "text")
 
-    def __init__(self, name: str, attributes: dict[str, str], line: int) -> None:
+    def __init__(self, name: str, attributes: dict[str, str], line: int, text: str = "") -> None:
         self.name = name
         self.attributes = attributes
         self.line = line
         self.children: list[Element] = []
-        self.text = ""
+        self.text = text
 
     def __iter__(self) -> Iterator[Element]:
         return iter(self.children)
+
+    def reword(self, change: Callable[[str], str]) -> None:
+        """Text and attributes become what `change` makes of them; children stay as they are."""
+        self.text = change(self.text)
+        self.attributes = {name: change(value) for name, value in self.attributes.items()}
+
+    def drop(self, names: Container[str]) -> None:
+        """Its children of these names are gone."""
+        self.children = [child for child in self.children if child.name not in names]
+
+    def become(self, text: str) -> None:
+        """It has no children any more, but a text that says the same."""
+        self.children, self.text = [], text
+
+    def without(self, name: str) -> Element:
+        """The same, of whose children none has that name."""
+        made = Element(self.name, self.attributes, self.line, self.text)
+        made.children = [child for child in self.children if child.name != name]
+        return made
 
     def child(self, name: str) -> Element | None:
         """The first child of that name."""

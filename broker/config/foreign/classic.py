@@ -270,7 +270,7 @@ def _connectors(section: Element, found: Imported) -> None:
             del values["heartbeat_to_ttl_modifier"]
         _set(found, ACCEPTORS, name, values, element)
     if found.tables.get(ACCEPTORS):
-        found.values |= {"edge.port": -1, "edge.ws_port": -1}
+        found.values.update({"edge.port": -1, "edge.ws_port": -1})
 
 
 _OPTIONS = {

@@ -35,7 +35,7 @@ _GONE = {
 def convert(root: Element) -> Imported:
     """root: its <configuration>."""
     dropped = [element for element in root if element.name in _GONE]
-    root.children = [element for element in root if element.name not in _GONE]
+    root.drop(_GONE)
     for section in root:
         if section.name == "acceptors":
             for acceptor in section:
@@ -65,5 +65,4 @@ def _acceptor(element: Element) -> None:
         for key, each in given.items()
         if _PARAMETERS.get(key, key)
     ]
-    element.children = []
-    element.text = f"tcp://{host or '0.0.0.0'}:{port}?{';'.join(parts)}"
+    element.become(f"tcp://{host or '0.0.0.0'}:{port}?{';'.join(parts)}")

@@ -97,7 +97,7 @@ class Inbound:
         kind = type(event)
         if kind is Frame:
             assert isinstance(event, Frame)
-            self._edge.counters.frames_in += 1
+            self._edge.counters.came()
             if event.command in ("CONNECT", "STOMP", IMPLIED):
                 connecting.connect(self._session, event)
             else:
@@ -107,7 +107,7 @@ class Inbound:
             self.large.data(event.data)
         elif kind is BodyStart:
             assert isinstance(event, BodyStart)
-            self._edge.counters.frames_in += 1
+            self._edge.counters.came()
             if self.publisher is None:
                 self.publisher = Publisher(self._session, self)
             self.publisher.body_start(event)

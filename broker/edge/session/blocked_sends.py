@@ -197,7 +197,7 @@ class Crowds:
         session, seq = self.session, command.seq
         if not seq:
             return []
-        command.seq = 0
+        command.answer_to(0)
         receipts = session.answers.take(seq)
         session.done(seq)
         return receipts
@@ -264,7 +264,8 @@ class Crowds:
             self.nbytes -= waiting.nbytes
             session.edge.park(-waiting.nbytes)
             if waiting.command is not None:
-                seq = waiting.command.seq = session.answers.ask(waiting.receipts)
+                seq = session.answers.ask(waiting.receipts)
+                waiting.command.answer_to(seq)
                 # The last of each address is who the next piece waits for; earlier ones are answered before it.
                 for key in waiting.keys:
                     self._pace(key, seq)

@@ -40,6 +40,14 @@ class EdgeCounters:
         self.login_failures = 0
         self.refused = 0
 
+    def came(self) -> None:
+        """A frame that is not one of a group."""
+        self.frames_in += 1
+
+    def left(self, nbytes: int) -> None:
+        """A piece of a large body has gone to a socket."""
+        self.bytes_out += nbytes
+
     def refuse(self) -> None:
         """An owner did not carry out a request."""
         self.refused += 1

@@ -147,7 +147,7 @@ class Outbound:
     def left(self, nbytes: int) -> None:
         """A piece of a large body has gone to the socket: any byte is a heart-beat."""
         self.nbytes += nbytes
-        self._edge.counters.bytes_out += nbytes
+        self._edge.counters.left(nbytes)
 
     def fault(self) -> None:
         """See Session.fault."""

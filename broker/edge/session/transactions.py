@@ -55,7 +55,7 @@ class OpenTransaction:
             known.ids.extend(part.ids)
             return False
         if type(part) is Settle:
-            part.ids = list(part.ids)  # its Hold names the same ones
+            part.own()  # its Hold names the same ids
         if key is not None:
             self._same[key] = part
         elif type(part) is Publish:

@@ -142,7 +142,7 @@ class Arrivals:
                 sock.close()
                 log.debug("%s #%d closed before its PROXY header: a health check", peer, channel.id)
                 return
-            channel.peer = client
+            channel.comes_from(client)
         await self._connect(sock, channel, channel.peer or peer, steps)
 
     async def _connect(self, sock: socket.socket, channel: StreamChannel, peer: str, steps: HandshakeSteps) -> None:

@@ -90,6 +90,10 @@ class StreamChannel(asyncio.BaseProtocol):
         self._linger: asyncio.TimerHandle | None = None
         self._rounds = 0
 
+    def comes_from(self, peer: str) -> None:
+        """Its balancer has said who is behind it."""
+        self.peer = peer
+
     # What the loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

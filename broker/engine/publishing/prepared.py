@@ -299,7 +299,7 @@ def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: 
     if not commit or claim.outcome == Outcome.RETURN:
         give_back(slot, queue, messages, None, turn)
     elif claim.outcome == Outcome.ACK:
-        counters.acked += count
+        counters.acks(count)
         if not queue.stays():
             slot.settle_ids(queue, messages, turn)
     elif claim.outcome == Outcome.NACK:

@@ -174,7 +174,7 @@ class Queue:
     def delete(self, memory: Memory) -> None:
         """It is gone, and so is what the account of the process had of it."""
         self.deleted = True
-        memory.queues -= self.weight
+        memory.free(self.weight)
         self.weight = 0
 
     def weigh(self, memory: Memory) -> None:

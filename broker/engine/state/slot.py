@@ -200,6 +200,10 @@ class Counters:
     # What every message passes (accepted, delivered, redelivered, acked) is added to where it happens: a call each
     # would be a sixtieth of all it takes.
 
+    def acks(self, count: int) -> None:
+        """So many were consumed, otherwise than by a plain ACK or by being handed out."""
+        self.acked += count
+
     def nacks(self, count: int) -> None:
         """A consumer could not deal with so many, or would not."""
         self.nacked += count

@@ -44,6 +44,10 @@ class ArchiveMarks:
                 f"{store.path(NAME)}: {error}; remove it; archives may have missed something then"
             ) from error
 
+    def take(self, table: Table) -> None:
+        """It is saved: from now on it is what counts."""
+        self.names = table
+
     def advanced(self, name: str, offsets: Mapping[int, int]) -> Table:
         """The table with these marks of `name`; nothing is changed."""
         known = self.names.get(name, {})

@@ -247,6 +247,10 @@ class Records:
         self._filled = (0, 0)
         self.paced = self.thirsty = False
 
+    def pace(self) -> None:
+        """From now on fill() alone reads bytes."""
+        self.paced = True
+
     def _wanted(self, slot: int) -> bool:
         """Is the whole of a record of this slot needed, or its head only."""
         raise NotImplementedError
@@ -348,6 +352,10 @@ class Cursor(Records):
         self.slot = slot
         self.due = offset
 
+    def pace(self) -> None:
+        """From now on fill() alone reads bytes."""
+        self.paced = True
+
     def _wanted(self, slot: int) -> bool:
         return slot == self.slot
 
@@ -420,6 +428,10 @@ class Finder(Records):
         super().__init__(store, Place(0))
         self._plan = plan
         self._ts = ts
+
+    def pace(self) -> None:
+        """From now on fill() alone reads bytes."""
+        self.paced = True
 
     def _wanted(self, slot: int) -> bool:
         return True

@@ -111,6 +111,10 @@ class Recovered:
         self._books = books
         self._living = Living(books)
 
+    def judge(self, *, clean: bool) -> None:
+        """Whoever has read more of the folder than its last segment knows better how it ended."""
+        self.clean = clean
+
     def runs(self) -> Iterator[tuple[RunRecord, Settled]]:
         """Every run with a live message, by ascending first id within each slot; bodies are not loaded.
 

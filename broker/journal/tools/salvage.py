@@ -110,7 +110,7 @@ class Remains(RecoveryScan):
         self.missing = [number for number, _ in self._listing if number not in self._books.segments]
         self._hurt |= set(self.missing)
         self._report.lost += [f"{segment_name(number)}: the segment is missing" for number in self.missing]
-        self.recovered.clean = self._last_kind == f.CLEAN and not self._report.lost
+        self.recovered.judge(clean=self._last_kind == f.CLEAN and not self._report.lost)
         self.snapshot = self._appender.snapshot_segment
         if self._last_kind != f.CLEAN:
             self._report.notes.append(

@@ -192,7 +192,7 @@ class Commits:
             # meanwhile, and what waits for this batch waits until somebody has made room.
             if not self._stats.full_waits % 60:
                 log.error("%s; free space on the disk of %s", error, self._data)
-            self._stats.full_waits += 1
+            self._stats.waits_for_room()
             # The same bytes to the same places. Nothing else can be written meanwhile: later batches stand behind
             # this one.
             self._later(FULL_RETRY_S, partial(self._write, batch, number))
@@ -224,7 +224,7 @@ class Commits:
         inflight = max(self._journal.inflight_bytes, self._replicas.backlog)
         if inflight > self._max_inflight:
             if not self.congested:
-                self._stats.pauses += 1
+                self._stats.pauses_producers()
             self.congested = True
         elif self.congested and inflight < self._max_inflight // 2:
             # Two thresholds: with one, producers would be stopped and let go with every commit.

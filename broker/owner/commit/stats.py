@@ -37,6 +37,14 @@ class ShardStats:
         self._queues: Totals | None = None
         """What the last survey found."""
 
+    def pauses_producers(self) -> None:
+        """Too much is on its way."""
+        self.pauses += 1
+
+    def waits_for_room(self) -> None:
+        """The disk was full for a batch."""
+        self.full_waits += 1
+
     def survey(self, engines: Iterable[Engine]) -> Iterator[None]:
         """Looks at all queues, a slice per step; metrics() tells what the last complete one found."""
         totals: Totals = {}

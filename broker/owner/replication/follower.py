@@ -345,7 +345,7 @@ class Followers:
         self._ticked = now
         for owner, stream in list(self._streams.items()):
             # A pause of this process (a suspended machine, a long step) is not the leader's silence.
-            stream.heard = min(now, stream.heard + slept)
+            stream.excuse(slept, now)
             patience = self._patience[owner]
             if now - stream.heard > patience.silence(now):
                 patience.judged(now, stream.boot)

@@ -97,6 +97,10 @@ class LeaderStream:
         self._over = False
         self._bodies = IncomingBodies(user.journal.blobs, user.body_io, self._taken, self._failed)
 
+    def excuse(self, slept: float, now: float) -> None:
+        """So long this process stood still: no silence of the leader."""
+        self.heard = min(now, self.heard + slept)
+
     def on_message(self, data: bytes) -> None:
         if self._over:
             return

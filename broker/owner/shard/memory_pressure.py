@@ -107,6 +107,10 @@ class Pressure:
         self._waiting: dict[Waiting, None] = {}
         self._relief: list[Waiting] = []
 
+    def allow(self, most: int) -> None:
+        """Other settings: bytes of a queue in memory."""
+        self.most = most
+
     # ── once a turn, while memory is short ─────────────────────────────────────────────────────────
 
     def look(self, turn: Turn, touched: Touched, spill: bool) -> None:

@@ -82,7 +82,6 @@ class Shard:
     replicas   None: alone, every slot is led here and made when first needed. Else only those that were `adopt`ed;
                commands for others are dropped (whoever sent them has been told that the slot moved).
     steady     what counts delays and times to live, the alarm's too; None: the clock's wall.
-    others     who keeps the small state of a slot that is not led here, for the head of a new segment.
     crossing   who carries out what touches several slots; None: all slots are here, one log group does.
     """
 
@@ -135,7 +134,7 @@ class Shard:
         durable = replicas or Alone()
         self._gates = Gates(durable)
         self._commits = Commits(settings, journal, durable, self.stats, commit_io, prepare_io, later, self)
-        self.others: Callable[[int], Keeper | None] = lambda slot: None
+        self._others: Callable[[int], Keeper | None] = lambda slot: None
         self.crossing: Crossing | None = None
         self._idle: Callable[[], None] | None = None
         most = settings.engine.queue_memory_bytes
@@ -287,6 +286,14 @@ class Shard:
             self.wake()
         self._commits.check_pressure()
 
+    def cross_slots_by(self, crossing: Crossing) -> None:
+        """What touches several slots is carried out by that from now on."""
+        self.crossing = crossing
+
+    def keep_for_others(self, keeper: Callable[[int], Keeper | None]) -> None:
+        """Who keeps the small state of a slot that is not led here, for the head of a new segment."""
+        self._others = keeper
+
     def configure(self, settings: EngineSettings, done: Callable[[], None] | None = None) -> None:
         """Other settings of addresses; `done` is called in the turn in which all slots have them."""
         self._behind.begin(settings, done)
@@ -295,7 +302,7 @@ class Shard:
     def _configured(self, settings: EngineSettings) -> set[int]:
         """What they say has been read: whatever is new has them, these slots follow."""
         self.settings = replace(self.settings, engine=settings)
-        self.pressure.most = settings.queue_memory_bytes
+        self.pressure.allow(settings.queue_memory_bytes)
         return (places(settings) if self._alone else set()) | self.engines.keys()
 
     def when_idle(self, callback: Callable[[], None]) -> None:
@@ -557,7 +564,7 @@ class Shard:
 
     def snapshot(self) -> Iterator[list[MetaRecord]]:
         """Small state of all slots, led here or followed, bit by bit."""
-        return small_state(lambda slot: self.engines.get(slot) or self.others(slot))
+        return small_state(lambda slot: self.engines.get(slot) or self._others(slot))
 
     def committed(self) -> None:
         """A commit is on the disk."""

@@ -18,16 +18,18 @@ _NAMED: Final = 3
 
 
 class Blame:
-    """The longest part of the turn under way.
+    """The longest part of the turn under way."""
 
-    who   a session in words: only an edge knows its client."""
-
-    __slots__ = ("_part", "_span", "who")
+    __slots__ = ("_part", "_span", "_who")
 
     def __init__(self) -> None:
         self._span = 0.0
         self._part: Command | Engine | str = ""
-        self.who: Callable[[int], str] = "session {}".format
+        self._who: Callable[[int], str] = "session {}".format
+
+    def names_by(self, who: Callable[[int], str]) -> None:
+        """`who` says a session in words: only an edge knows its client."""
+        self._who = who
 
     def saw(self, span: float, part: Command | Engine | str) -> None:
         """A part of LONG_S or more: a command, the dispatch of an engine, or something else by its name."""
@@ -56,7 +58,7 @@ class Blame:
             consumer = getattr(about, "consumer", 0)
             what = f"'{address[:100]}'" if address else f"consumer {consumer}" if consumer else type(command).__name__
             session = getattr(about, "session", 0)
-            found[f"{what} of slot {command.slot}" + (f" by {self.who(session)}" if session else "")] = None
+            found[f"{what} of slot {command.slot}" + (f" by {self._who(session)}" if session else "")] = None
             if len(found) > _NAMED:
                 break
         names = list(found)

@@ -48,7 +48,7 @@ def view(question):
 
 def test_answers_come_in_any_order_with_others_in_between():
     pair = Pair()
-    pair.answers.view = view
+    pair.answers.open(view)
     pair.ask(b'{"kind":"long","steps":9}')
     pair.ask(b'{"kind":"short","steps":1}')
     assert pair.got == [] and len(pair.steps) == 2
@@ -59,7 +59,7 @@ def test_answers_come_in_any_order_with_others_in_between():
 def test_what_cannot_be_answered_is_said(caplog):
     pair = Pair()
     pair.ask(b'{"kind":"early","steps":0}')
-    pair.answers.view = view
+    pair.answers.open(view)
     for question in (b"no json", b'{"kind":"fails"}', b"{}", b'{"kind":"breaks","steps":2}'):
         pair.ask(question)
     pair.run()
@@ -71,7 +71,7 @@ def test_what_cannot_be_answered_is_said(caplog):
 
 def test_an_edge_that_asks_without_end_is_bounded():
     pair = Pair()
-    pair.answers.view = view
+    pair.answers.open(view)
     for _ in range(MOST + 3):
         pair.ask(b'{"kind":"long","steps":3}')
     assert len(pair.got) == 3 and len(pair.steps) == MOST
@@ -97,7 +97,7 @@ def test_and_takes_nothing_from_another():
 
 def test_a_stream_that_ends_answers_everything():
     pair = Pair()
-    pair.answers.view = view
+    pair.answers.open(view)
     pair.ask(b'{"kind":"long","steps":3}')
     pair.asked.lost("gone")
     pair.run()

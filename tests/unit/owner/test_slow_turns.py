@@ -121,7 +121,7 @@ def test_tests_fail_by_what_a_step_has_computed(caplog, tmp_path):
 
 def test_a_slow_turn_names_the_command_its_address_and_its_client(monkeypatch, caplog):
     world = World().leading()
-    world.shard.blame.who = "client {}".format
+    world.shard.blame.names_by("client {}".format)
     slow(monkeypatch, world, "handle", 0.08, "orders")
     with caplog.at_level(logging.WARNING, "stampede.watchdog"):
         world.shard.submit([publish(1, "q"), publish(2, "orders"), publish(3, "q")])
