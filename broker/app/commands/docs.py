@@ -111,15 +111,55 @@ def reduced(graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
     return {room: others - set().union(*[below(other) for other in others]) for room, others in graph.items()}
 
 
+def _about(package: str) -> str:
+    """The first paragraph of what a package says of itself."""
+    text = (import_module(package).__doc__ or "").strip().split("\n\n")[0]
+    return " ".join(text.split())
+
+
+def folders_of(room: str) -> list[str]:
+    """The folders with modules in a room, those first that import others."""
+    found = {
+        entry.name: _imported_folders(entry.path, room)
+        for entry in os.scandir(os.path.join(ROOMS, room))
+        if entry.is_dir() and os.path.exists(os.path.join(entry.path, "__init__.py"))
+    }
+    ordered: list[str] = []
+    left = {name: others & found.keys() - {name} for name, others in sorted(found.items())}
+    while left:
+        lowest = [name for name, others in left.items() if not others & left.keys()] or sorted(left)[:1]
+        ordered += lowest
+        left = {name: others for name, others in left.items() if name not in lowest}
+    return ordered[::-1]
+
+
+def _imported_folders(folder: str, room: str) -> set[str]:
+    within = re.compile(rb"^ *(?:from|import) (?:\.\.|broker\.%b\.)(\w+)" % room.encode(), re.MULTILINE)
+    found: set[str] = set()
+    for file in os.listdir(folder):
+        if file.endswith(".py"):
+            found.update(name.decode() for name in within.findall(read_whole(os.path.join(folder, file))))
+    return found
+
+
 def rooms_markdown() -> str:
-    """A picture of the rooms, and what each is for."""
+    """A picture of the rooms, what each is for, and the folders of the large ones."""
     graph = imports_of_rooms()
     lines = ["```mermaid", "graph TD"]
     lines += [f"    {room} --> {other}" for room, others in reduced(graph).items() for other in sorted(others)]
     lines += ["```", "", "| room | what it is for | imports |", "| --- | --- | --- |"]
     for room, others in graph.items():
-        text = (import_module(f"broker.{room}").__doc__ or "").strip().split("\n\n")[0]
-        lines.append(f"| `{room}/` | {' '.join(text.split())} | {', '.join(sorted(others)) or '–'} |")
+        lines.append(f"| `{room}/` | {_about(f'broker.{room}')} | {', '.join(sorted(others)) or '–'} |")
+    lines += [
+        "",
+        "## Folders",
+        "",
+        "Of each room from above to below: a folder imports those that stand under it, never one above.",
+        "",
+    ]
+    lines += ["| folder | what it is for |", "| --- | --- |"]
+    for room in graph:
+        lines += [f"| `{room}/{name}/` | {_about(f'broker.{room}.{name}')} |" for name in folders_of(room)]
     return "\n".join(lines) + "\n"
 
 
