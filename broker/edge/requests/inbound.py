@@ -15,7 +15,7 @@ from broker.wire.events import IMPLIED, Acks, BodyData, BodyEnd, BodyStart, Even
 from ..session.session import Session
 from ..subscriptions.rate_limits import Rates
 from ..transport import framelog
-from ..transport.fair_reading import OF_LARGE
+from ..transport.fair_reading import Lane, ReadSize
 from . import acks, connecting, control
 from .publishing import LargeSend, Publisher
 
@@ -240,9 +240,9 @@ class Inbound:
             reads.tell(f"some of {waited} bytes of {session.told} that had waited")
 
     @property
-    def lane(self) -> str:
+    def lane(self) -> Lane:
         """See fair_reading.TakesTurns."""
-        return self._session.whose + OF_LARGE
+        return self._session.whose, ReadSize.LARGE
 
     def _may_breathe(self) -> bool:
         return self._breathing and self._holds is not None and self._holds <= GOES_ON

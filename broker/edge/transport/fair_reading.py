@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Protocol
 
 SMALL = 4096
@@ -39,13 +40,21 @@ transaction, of which each is another one, have computed for 8 to 12 ms, so that
 hold fewer frames that are like each other; 8 and 16 KiB would save half a percent of the calls of a message."""
 
 
-OF_TINY, OF_SMALL, OF_LARGE = " tiny", " small", " large"
-"""Ends of the names of lanes: whose reads, and about how large."""
+class ReadSize(Enum):
+    """About how large a read is: those of a size wait behind each other."""
+
+    TINY = "tiny"
+    SMALL = "small"
+    LARGE = "large"
 
 
-def lane_of(whose: str, size: int) -> str:
+Lane = tuple[str, ReadSize]
+"""Whose reads (a user, or an address), and about how large."""
+
+
+def lane_of(whose: str, size: int) -> Lane:
     """Where a read of so many bytes waits."""
-    return whose + (OF_LARGE if size > SMALL else OF_SMALL if size > TINY else OF_TINY)
+    return whose, ReadSize.LARGE if size > SMALL else ReadSize.SMALL if size > TINY else ReadSize.TINY
 
 
 class TakesTurns(Protocol):
@@ -56,7 +65,7 @@ class TakesTurns(Protocol):
         ...
 
     @property
-    def lane(self) -> str:
+    def lane(self) -> Lane:
         """Who shares his turns with it: those of a user or an address whose reads are about as large."""
         ...
 
@@ -66,7 +75,7 @@ class TakesTurns(Protocol):
         ...
 
 
-_Rows = OrderedDict[str, OrderedDict[TakesTurns, None]]
+_Rows = OrderedDict[Lane, OrderedDict[TakesTurns, None]]
 """By lane."""
 
 
@@ -105,7 +114,7 @@ class Rounds:
         self.until = self._most = SMALL_S
         self._counted = False
         """What small reads take now is of one turn."""
-        self._crowds: set[str] = set()
+        self._crowds: set[Lane] = set()
         """Lanes of small reads in which some wait."""
         self._schedule = schedule
         self._now = now
@@ -121,7 +130,7 @@ class Rounds:
         """May a read be taken now; then call spent()."""
         return self._spent < ROUND_S and not (self._waiting or self._tiny)
 
-    def may_go_on(self, lane: str, size: int) -> bool:
+    def may_go_on(self, lane: Lane, size: int) -> bool:
         """Small reads have taken SMALL_S: may one of this lane be taken. It may have been in many turns: nobody looks
         at each of them, that would cost a lone message a call. So they get as much again, and then it was this one.
         While some of a lane wait, others of it wait behind them, but for tiny ones."""
@@ -170,7 +179,7 @@ class Rounds:
 
     def _enter(self, reader: TakesTurns) -> None:
         lane = reader.lane
-        rows = self._tiny if lane.endswith(OF_TINY) else self._waiting
+        rows = self._tiny if lane[1] is ReadSize.TINY else self._waiting
         row = rows.get(lane)
         if row is None:
             row = rows[lane] = OrderedDict()

@@ -19,7 +19,7 @@ from broker.core.certificates import subject
 from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike, next_connection_id
-from .fair_reading import FIRST, SMALL, lane_of
+from .fair_reading import FIRST, SMALL, Lane, lane_of
 from .tls import asked_host
 
 READ_BUFFER = 64 * 1024
@@ -223,11 +223,11 @@ class StreamChannel(asyncio.BaseProtocol):
             self._shared.wait(self)
 
     @property
-    def lane(self) -> str:
+    def lane(self) -> Lane:
         """See fair_reading.TakesTurns."""
         return self._lane(len(self._rest))
 
-    def _lane(self, size: int) -> str:
+    def _lane(self, size: int) -> Lane:
         return lane_of(self._session.whose if self._session is not None else self.peer, size)
 
     def _all_that_waits(self) -> None:
