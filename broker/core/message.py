@@ -42,6 +42,14 @@ STORED: Final = 255
 DEFAULT_PRIORITY: Final = 4
 
 
+ORIGINS: Final = (b"_AMQ_ORIG_ADDRESS:", b"_AMQ_ORIG_QUEUE:")
+"""Header lines with names: where a message was before it was carried on."""
+DEATH: Final = b"dead-letter-reason:"
+ORIGINAL_ID: Final = b"_AMQ_ORIG_MESSAGE_ID:"
+LABELS: Final = (*ORIGINS, b"_AMQ_ACTUAL_EXPIRY:", DEATH, ORIGINAL_ID)
+"""What dead letters begin with (engine/routing/redelivery.py)."""
+
+
 class Blob:
     """A body kept in a file of its own. `length` in bytes, without NUL."""
 

@@ -6,13 +6,14 @@ Rule: bytes in, JSON out, and back without loss: `raw` is the message as it is s
 from __future__ import annotations
 
 import base64
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from broker.core.message import (
     BLOB,
     DURABLE,
     ESCAPED,
     GROUPED,
+    LABELS,
     NO_IDS,
     PART,
     REDELIVERED,
@@ -25,11 +26,6 @@ from broker.core.message import (
 from broker.engine.publishing.recurrence import split as recurrence
 from broker.selector.heads import body_of, escaped, head_of, key, raw, text
 
-LABELS: Final = (
-    b"_AMQ_ORIG_ADDRESS:", b"_AMQ_ORIG_QUEUE:", b"_AMQ_ACTUAL_EXPIRY:", b"dead-letter-reason:",
-    b"_AMQ_ORIG_MESSAGE_ID:",
-)  # fmt: skip
-"""What dead letters begin with (engine/routing/redelivery.py)."""
 _ADDRESS, _QUEUE, _REASON = key("_AMQ_ORIG_ADDRESS"), key("_AMQ_ORIG_QUEUE"), key("dead-letter-reason")
 MAX_HEADERS = 200
 """Shown of one message."""

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from broker.core.message import DEATH
 from broker.core.records import DELIVERED, Left, MetaRecord, RunRecord, SettleRecord
 from broker.engine.address.address_settings import is_pattern, matches
 from broker.journal.reads.history import Entry
@@ -38,7 +39,6 @@ EVENTS: Final[dict[int, tuple[str, str]]] = {
     Left.DISCARDED: ("NACKED", "discarded"),
 }
 """How a message left its queue: event and reason."""
-DEAD: Final = b"dead-letter-reason:"
 _SEQUENCE: Final = re.compile(rb"\\(.)", re.DOTALL)
 _MEANING: Final = {b"n": b"\n", b"c": b":", b"r": b"\r", b"\\": b"\\"}
 
@@ -142,7 +142,7 @@ def _messages(entry: Entry, record: RunRecord, names: QueueNames, wanted: Wanted
     made = _Messages(entry, record, wanted.body, queue)
     every = wanted.view == "messages"
     for index, data in enumerate(run.records):
-        if every or DEAD in run.lines or DEAD in data:
+        if every or DEATH in run.lines or DEATH in data:
             row = made.row(index, index)
             yield row if every or made.dead else None
         else:

@@ -20,7 +20,7 @@ from broker.core.commands import Grant, Subscribe
 from broker.core.effects import Deliver
 from broker.core.errors import Code
 from broker.core.ids import SLOTS
-from broker.core.message import BLOB, ESCAPED, REDELIVERED, TEXT, Run
+from broker.core.message import BLOB, ESCAPED, ORIGINS, REDELIVERED, TEXT, Run
 from broker.core.virtual_host import VirtualHost
 from broker.seams.clock import Clock
 from broker.wire.versions import Version
@@ -403,10 +403,6 @@ class HostedSubscription(SlotSubscription):
         if lines is not run.lines or records is not run.records:
             run = Run(run.ids, lines, records, run.nbytes, run.flags, attempts=run.attempts, blob=run.blob)
         return run if self._shown is None else self._shown.run(run)
-
-
-ORIGINS = (b"_AMQ_ORIG_ADDRESS:", b"_AMQ_ORIG_QUEUE:")
-"""Header lines of dead letters in which names are."""
 
 
 def host_told(text: bytes, host: VirtualHost) -> bytes:

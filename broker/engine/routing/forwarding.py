@@ -16,7 +16,7 @@ from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Move, Turn
 from broker.core.ids import slot_of
-from broker.core.message import BLOB, DURABLE, PART, TRANSIENT, UNIQUE, Run
+from broker.core.message import BLOB, DURABLE, ORIGINS, PART, TRANSIENT, UNIQUE, Run
 from broker.core.records import Left, RunRecord
 from broker.selector.heads import escaped
 
@@ -30,7 +30,7 @@ HOPS: Final = 8
 HIDDEN: Final = "$to"
 """First part of the name of such a queue."""
 
-_ORIGIN: Final = b"_AMQ_ORIG_ADDRESS:"
+_ORIGIN: Final = ORIGINS[0]
 
 
 class Forward(NamedTuple):

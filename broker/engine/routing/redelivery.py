@@ -25,7 +25,18 @@ from zlib import crc32
 from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.effects import Move, Turn
-from broker.core.message import DURABLE, ESCAPED, PART, REDELIVERED, TRANSIENT, UNIQUE, WAS_DURABLE, Run
+from broker.core.message import (
+    DURABLE,
+    ESCAPED,
+    LABELS,
+    ORIGINAL_ID,
+    PART,
+    REDELIVERED,
+    TRANSIENT,
+    UNIQUE,
+    WAS_DURABLE,
+    Run,
+)
 from broker.core.records import Left, MetaRecord, SettleRecord
 from broker.selector.heads import escaped
 
@@ -34,10 +45,6 @@ from ..queue.leaving import BACK
 from ..queue.queue import Queue
 from ..state.slot import Slot
 from . import dead_letter_queues
-
-_NUMBER = b"_AMQ_ORIG_MESSAGE_ID:"
-_LABELS = (b"_AMQ_ORIG_ADDRESS:", b"_AMQ_ORIG_QUEUE:", b"_AMQ_ACTUAL_EXPIRY:", b"dead-letter-reason:", _NUMBER)
-"""What dead letters begin with."""
 
 
 def give_back(
@@ -379,14 +386,14 @@ def _unlabelled(lines: bytes, record: bytes, front: bytes) -> bytes:
     """A message as it is stored, without what `front` says anew: one that comes back to its dead letter address again
     and again would grow each time."""
     # The usual letter, the first time: nothing to strip.
-    if not (lines or record).startswith(_LABELS):
+    if not (lines or record).startswith(LABELS):
         return lines + record
     whole, kept, at = lines + record, b"", 0
-    while whole.startswith(_LABELS, at):
+    while whole.startswith(LABELS, at):
         end = whole.index(b"\n", at) + 1
         line = whole[at:end]
         name = line[: line.index(b":") + 1]
-        if name != _NUMBER and name not in front:
+        if name != ORIGINAL_ID and name not in front:
             kept += line
         at = end
     return kept + whole[at:]
