@@ -206,14 +206,21 @@ class Run:
     def pick(self, at: Sequence[int]) -> Run:
         """The messages at these ascending places as a run of their own; without ids if they have none yet."""
         ids, records = self.ids, self.records
-        chosen = [records[i] for i in at]
-        blob = self.blob.length + 1 if self.blob and chosen else 0
+        return self._some([ids[i] for i in at] if ids else NO_IDS, [records[i] for i in at])
+
+    def cut(self, index: slice) -> Run:
+        """The messages at `index` as a run of their own. Bytes are shared, never copied."""
+        return self._some(self.ids[index], self.records[index])
+
+    def _some(self, ids: Sequence[int], records: list[bytes]) -> Run:
+        """A run of these messages of it."""
+        blob = self.blob.length + 1 if self.blob and records else 0
         return Run(
-            [ids[i] for i in at] if ids else NO_IDS,
+            ids,
             self.lines,
-            chosen,
-            sum(map(len, chosen)) + len(chosen) * len(self.lines) + blob,
-            self.flags | PART if self.position and len(chosen) < len(records) else self.flags,
+            records,
+            sum(map(len, records)) + len(records) * len(self.lines) + blob,
+            self.flags | PART if self.position and len(records) < len(self.records) else self.flags,
             self.priority,
             self.expires,
             self.time,
@@ -226,26 +233,6 @@ class Run:
     def stored_in(self, blob: Blob) -> None:
         """Its body lies in that file now."""
         self.blob = blob
-
-    def cut(self, index: slice) -> Run:
-        """The messages at `index` as a run of their own. Bytes are shared, never copied."""
-        records = self.records[index]
-        blob = self.blob.length + 1 if self.blob and records else 0
-        part = PART if self.position and len(records) < len(self.records) else 0
-        return Run(
-            self.ids[index],
-            self.lines,
-            records,
-            sum(map(len, records)) + len(records) * len(self.lines) + blob,
-            self.flags | part,
-            self.priority,
-            self.expires,
-            self.time,
-            self.attempts,
-            self.position,
-            self.blob,
-            self.due,
-        )
 
 
 NO_IDS: Final[range] = range(0)
