@@ -250,6 +250,13 @@ class EdgeSettings:
     )
     rebalance_least: int = setting(200, "connections", "above the mean before it does so")
     rebalance_rate: int = setting(20, "connections/s", "ended to balance edges", "clients notice each of them")
+    notifications: bool = setting(
+        False,
+        "yes/no",
+        "connections and consumers are told of at activemq.notifications, and with dialect activemq at "
+        "ActiveMQ.Advisory.…",
+        "two messages each time somebody comes or goes",
+    )
     permissions: dict[str, Any] = table(
         "who may do what: address, pattern (`*` one word, `#` rest) or ADDRESS::QUEUE = table of groups by operation",
         "empty: everybody who is let in may do everything; with one entry or more, what no entry matches is for nobody",

@@ -20,6 +20,7 @@ from broker.core.errors import Code
 from broker.core.management import Manage
 from broker.core.memory import Memory
 from broker.core.metrics import Metric
+from broker.core.notices import Notify
 from broker.core.reasons import Reason
 from broker.engine.address.address_settings import Matcher
 from broker.engine.address.quota import LIMITS, refuses
@@ -63,6 +64,8 @@ class Edge:
     """See the head of this file. `boot`: unique text of this start of the process, part of message ids."""
 
     newcomers: Newcomers | None = None
+    notify: Notify | None = None
+    """Who tells what happens to clients (edge.notifications); None: nobody."""
     management: Manage | None = None
     """Who carries out what messages to core.management.MANAGEMENT ask for; None: nobody."""
 
@@ -328,6 +331,10 @@ class Edge:
     def managed_by(self, manage: Manage) -> None:
         """Who carries out what messages to core.management.MANAGEMENT ask for."""
         self.management = manage
+
+    def notified_by(self, notify: Notify) -> None:
+        """Who tells what happens to clients."""
+        self.notify = notify
 
     def grow_with(self, newcomers: Newcomers, grown: Mapping[str, int] | None = None) -> None:
         """Who sees to subscriptions that nobody uses when an address has more partitions. grown: addresses that have

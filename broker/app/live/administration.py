@@ -13,6 +13,7 @@ from broker.admin.api.ports import ConfigPort, May, Owners, TokensPort, Topology
 from broker.admin.api.server import Api
 from broker.admin.desk.desk import Desk
 from broker.admin.management.management import MessageManagement
+from broker.admin.management.notifications import Notifications
 from broker.admin.server import AdminServer
 from broker.config.catalogue import leaves
 from broker.config.describe import shown
@@ -160,4 +161,8 @@ def api(
         tokens,
     )
     edge.managed_by(MessageManagement(made.gate, made.routes(), desk).take)
+    if settings.edge.notifications:
+        told = Notifications(desk, node.about()["id"], SystemClock().wall_ms)
+        edge.notified_by(told.take)
+        admin.add(told)
     return made

@@ -148,7 +148,7 @@ class Entrances:
             own = replace(wire, large_body_bytes=settings.large_body_bytes)
             for host, count in members.items():
                 of = VirtualHost(host, delimiter) if host else DEFAULT
-                dialect = choose(settings, delimiter, self.homes, match, edge.exchanges, of)
+                dialect = choose(settings, delimiter, self.homes, match, edge.exchanges, of, edge.notifications)
                 if dialect.key not in self._shared:
                     self._shared[dialect.key] = Memo(wire.memo_entries), RouteCache(partitions, dialect, sending)
                 memo, routes = self._shared[dialect.key]

@@ -16,6 +16,7 @@ from broker.config.ports import prefixes
 from broker.core.address import RECURRING, TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.management import MANAGEMENT
+from broker.core.notices import NOTIFICATIONS
 from broker.core.virtual_host import DEFAULT, HOST, VirtualHost, split
 from broker.engine.address.address_settings import is_pattern
 from broker.engine.publishing.recurrence import Recurrence
@@ -97,7 +98,7 @@ class Dialect:
     names_temporaries   may SEND and SUBSCRIBE name temporary destinations of their connection; else reply-to alone.
     shows_temporaries   a MESSAGE from one has the name by which its connection knows it, not what others see."""
 
-    __slots__ = ("delimiter", "homes", "host", "prefixes")
+    __slots__ = ("delimiter", "homes", "host", "notifies", "prefixes")
     name = "artemis"
     read: tuple[str, ...] = ()
     """Headers of SEND, beside those of route.READ, that decide its route; all of them are in wire.shape.SIGNIFICANT."""
@@ -122,10 +123,12 @@ class Dialect:
         self.delimiter = delimiter
         self.homes = homes
         self.host = DEFAULT
+        self.notifies = False
 
-    def serves(self, host: VirtualHost) -> None:
-        """Its names are those of this virtual host."""
+    def serves(self, host: VirtualHost, notifies: bool = False) -> None:
+        """Its names are those of this virtual host. notifies: what happens to clients is told (edge.notifications)."""
         self.host = host
+        self.notifies = notifies and not host.name
 
     @classmethod
     def of(cls, anycast: str, multicast: str, delimiter: str = ".", homes: Homes | None = None) -> Self:
@@ -182,7 +185,19 @@ class Dialect:
         """What a SUBSCRIBE is to. Raises RefusedError."""
         return self._placed(self._subscribed(headers))
 
+    def _told(self, destination: str) -> Destination | None:
+        """Where the broker tells what happens to clients, if that is what a SUBSCRIBE names: nobody may send there."""
+        name = next((destination[len(each) :] for each, routing in self.prefixes if routing is Routing.MULTICAST
+                     and destination.startswith(each)), destination)  # fmt: skip
+        return Destination(name, Routing.MULTICAST, None) if self.notifies and self.tells(name) else None
+
+    def tells(self, address: str) -> bool:
+        """Is it such an address, to clients of this dialect."""
+        return address == NOTIFICATIONS
+
     def _subscribed(self, headers: Mapping[str, str]) -> Destination:
+        if (told := self._told(headers["destination"])) is not None:
+            return told
         return self._resolve(headers["destination"], headers.get("subscription-type"), "subscription-type")
 
     def deletes(self, headers: Mapping[str, str]) -> bool:

@@ -53,8 +53,9 @@ ARGUMENTS: Final[Mapping[str, str]] = {
 
 DESTINATIONS: Final[Mapping[str, str]] = {
     "activemq.management": "requests are sent there, and answered to their reply-to; nobody consumes them",
-    "activemq.notifications": "there are no notifications; see the log and /metrics of the admin port",
-    "ActiveMQ.Advisory.": "there are no advisory messages; see the log and /metrics of the admin port",
+    "activemq.notifications": "set edge.notifications and subscribe to it as a topic; nobody sends there",
+    "ActiveMQ.Advisory.": "set edge.notifications, and subscribe with dialect activemq to those of connections and "
+    "consumers; nobody sends there",
     "ActiveMQ.Statistics.": "requests are sent there (`dialect` activemq of the acceptor); nobody reads them",
     "ActiveMQ.Scheduler.Management": "requests are sent there (`dialect` activemq of the acceptor); nobody reads them",
 }

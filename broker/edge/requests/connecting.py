@@ -9,6 +9,7 @@ import asyncio
 
 from broker import __version__
 from broker.core.errors import Code, RefusedError
+from broker.core.notices import Notice, NoticeKind
 from broker.core.reasons import Reason
 from broker.core.virtual_host import HOST, split
 from broker.wire.events import IMPLIED, Frame
@@ -67,6 +68,8 @@ async def _login(session: Session, frame: Frame, version: Version, login: str | 
         principal = await session.edge.auth.authenticate(login, passcode, session.channel)
     except RefusedError as refused:
         session.edge.counters.login(False)
+        if (notify := session.edge.notify) is not None:
+            notify(Notice(NoticeKind.SECURITY_AUTHENTICATION_VIOLATION, session.id, login or "", session.channel.peer))
         session.check_is_over()
         session.fail(refused.code, refused.detail, frame.receipt)
         return

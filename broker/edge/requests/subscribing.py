@@ -18,6 +18,7 @@ from broker.core.address import AckMode, Routing
 from broker.core.commands import UNLIMITED, Subscribe, SubscribeAll, Unsubscribe, UnsubscribeAll
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
+from broker.core.notices import NoticeKind
 from broker.core.virtual_host import split
 from broker.engine.address.address_settings import plain_routing
 from broker.engine.queue.wishes import LONG, NO_XPATH
@@ -213,6 +214,7 @@ def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
             seq = session.answers.ask([] if frame.receipt is None else [frame.receipt], wish.ready)
         command = _command(session, wish, sub, sub.consumer, seq, wish.messages, wish.nbytes, wish.room)
         session.intake.batch.append(command)
+        session.tell(NoticeKind.CONSUMER_CREATED, sub)
         return
     if wish.costly:
         session.intake.breathe()
@@ -240,6 +242,7 @@ def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
             pace.join(sub)
         session.add_subscription(wish.key, sub)
         session.intake.batch.append(_command(session, each, sub, sub.consumer, seq, messages, nbytes, room))
+    session.tell(NoticeKind.CONSUMER_CREATED, sub)
 
 
 def _attach_everywhere(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
@@ -257,6 +260,7 @@ def _attach_everywhere(session: Session, frame: Frame, wish: SubscribeRequest) -
     seq = session.answers.ask_one(frame.receipt)
     nbytes = share(wish.nbytes, SLOTS)
     session.intake.batch.append(SubscribeAll(_command(session, wish, sub, fan.first, seq, wish.messages, nbytes, room)))
+    session.tell(NoticeKind.CONSUMER_CREATED, sub)
 
 
 def _part(

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from broker.config.settings import Settings
 from broker.core.commands import Command
 from broker.core.management import Manage
+from broker.core.notices import Notify
 from broker.core.reasons import Reason
 from broker.engine.address.address_settings import Matcher
 from broker.link.owner_port import OwnerPort
@@ -162,6 +163,8 @@ class EdgeServices(ConsumerDesk, Protocol):
     def numbers(self) -> Numbers: ...
     @property
     def management(self) -> Manage | None: ...
+    @property
+    def notify(self) -> Notify | None: ...
     @property
     def rates(self) -> Rates | None: ...
     @property

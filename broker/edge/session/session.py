@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker.config.acceptor import AcceptorSettings
-from broker.core.address import AckMode
+from broker.core.address import AckMode, Routing
 from broker.core.commands import Command, Disconnect, DisconnectAll
 from broker.core.errors import Code, RefusedError
+from broker.core.notices import Notice, NoticeKind
 from broker.core.reasons import Reason
 from broker.core.virtual_host import VirtualHost, split
 from broker.seams.steps import QUICK_S
@@ -262,6 +263,7 @@ class Session(SessionLife):
         self.edge.known(self)
         self.wire.accept_login(version)
         self.edge.counters.login(True)
+        self.tell(NoticeKind.CONNECTION_CREATED)
 
     def authorised(self) -> None:
         """Its rights are those of its user now."""
@@ -352,6 +354,19 @@ class Session(SessionLife):
         else:
             self.crowds.crowd(slot, address, full)
 
+    def tell(self, kind: NoticeKind, sub: SlotSubscription | None = None) -> None:
+        """That happens to this connection (edge.notifications)."""
+        if (notify := self.edge.notify) is None:
+            return
+        about = Notice(kind, self.id, self.principal, self.channel.peer, self.client_id)
+        if sub is not None:
+            routing = Routing.MULTICAST if sub.model is None and not sub.browses else Routing.ANYCAST
+            if sub.model is not None:
+                routing = sub.model.routing or Routing[self.edge.match(sub.address).default_routing]
+            topic = routing is Routing.MULTICAST
+            about = about._replace(address=sub.address, topic=topic, subscription=sub.id or "")
+        notify(about)
+
     # ── subscriptions ──────────────────────────────────────────────────────────────────────────────
 
     def add_subscription(self, key: str, sub: SlotSubscription) -> None:
@@ -372,6 +387,7 @@ class Session(SessionLife):
     def remove_subscription(self, key: str, sub: SlotSubscription) -> list[SlotSubscription]:
         """Returns its parts."""
         del self.subscriptions[key]
+        self.tell(NoticeKind.CONSUMER_CLOSED, sub)
         if self._temporaries is not None:
             self._temporaries.unsubscribed(sub.address)
         if sub.wide:
@@ -505,6 +521,10 @@ class Session(SessionLife):
         if self.closed:
             return
         self._closes()
+        if self.principal:
+            for sub in self.subscriptions.values() if self.edge.notify is not None else ():
+                self.tell(NoticeKind.CONSUMER_CLOSED, sub)
+            self.tell(NoticeKind.CONNECTION_DESTROYED)
         self.watch.stop()
         if self.login_task is not None:
             self.login_task.cancel()

@@ -27,10 +27,12 @@ def choose(
     match: Match,
     exchanges: Mapping[str, Mapping[str, Any]],
     host: VirtualHost = DEFAULT,
+    notifies: bool = False,
 ) -> Dialect:
-    """The dialect of an acceptor, for clients of one virtual host. match: the settings of an address."""
+    """The dialect of an acceptor, for clients of one virtual host. match: the settings of an address. notifies:
+    edge.notifications."""
     dialect = _made(acceptor, delimiter, homes, match, exchanges)
-    dialect.serves(host)
+    dialect.serves(host, notifies)
     return dialect
 
 

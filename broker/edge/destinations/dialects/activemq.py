@@ -15,6 +15,7 @@ from broker.config.ports import prefixes
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.management import SCHEDULER, STATISTICS
+from broker.core.notices import is_advisory
 from broker.engine.publishing.recurrence import FOR_EVER, LONGEST_BURST_MS, Recurrence, tick
 
 from ..dialect import (
@@ -144,6 +145,15 @@ class ActiveMQ(Dialect):
                 shown = self._name(target)
                 return Destination(topic, Routing.MULTICAST, target.address, durable=True, create=False, shown=shown)
         return None
+
+    def tells(self, address: str) -> bool:
+        return is_advisory(address)
+
+    def _told(self, destination: str) -> Destination | None:
+        found = super()._told(destination)
+        if found is None or not found.address.endswith(".>"):
+            return found
+        return found._replace(address=found.address[:-1] + "#")
 
     def _subscribed(self, headers: Mapping[str, str]) -> Destination:
         """A consumer of a virtual topic is made by who consumes it, never by a SEND to it. Who subscribes to several

@@ -1,0 +1,147 @@
+"""Notifications (Artemis) and advisories (ActiveMQ Classic): messages about what happens to clients of this edge.
+
+    activemq.notifications                    _AMQ_NotifType:CONSUMER_CREATED, _AMQ_Address:orders, …
+    ActiveMQ.Advisory.Consumer.Queue.orders   the same for clients of Classic, with a body of JSON
+
+They are messages of a topic, not durable: who is not subscribed misses them.
+
+Rule: telling never holds up who is told of. What comes faster than it can be published is dropped, and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from broker.core.address import Routing
+from broker.core.commands import Command, Publish
+from broker.core.errors import RefusedError
+from broker.core.ids import slot_of
+from broker.core.metrics import Metric
+from broker.core.notices import ADVISORIES, NOTIFICATIONS, Notice, NoticeKind
+
+from ..desk import letters
+from ..desk.desk import Desk
+
+log = logging.getLogger("stampede.admin")
+
+MOST: Final = 2000
+"""Wait to be published; what comes then is dropped."""
+_CLOSING = (NoticeKind.CONNECTION_DESTROYED, NoticeKind.CONSUMER_CLOSED)
+_OF_CONNECTIONS = (NoticeKind.CONNECTION_CREATED, NoticeKind.CONNECTION_DESTROYED)
+
+
+class Notifications:
+    """desk: publishes.    edge: its name, told as the origin.    now: milliseconds since 1970."""
+
+    def __init__(self, desk: Desk, edge: str, now: Callable[[], int]) -> None:
+        self._desk = desk
+        self._edge = edge
+        self._now = now
+        self._waiting: deque[tuple[Notice, int]] = deque()
+        self._something = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._consumers: Counter[tuple[str, bool]] = Counter()
+        self._told = 0
+        self._dropped = 0
+
+    def take(self, notice: Notice) -> None:
+        """core.notices.Notify."""
+        if notice.kind is NoticeKind.CONSUMER_CREATED:
+            self._consumers[notice.address, notice.topic] += 1
+        elif notice.kind is NoticeKind.CONSUMER_CLOSED:
+            self._consumers[notice.address, notice.topic] -= 1
+            self._consumers += Counter()
+        if len(self._waiting) >= MOST:
+            self._dropped += 1
+            return
+        self._waiting.append((notice, self._consumers[notice.address, notice.topic]))
+        self._something.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._tell(), name="notifications")
+
+    async def _tell(self) -> None:
+        with self._desk.errand() as errand:
+            while True:
+                await self._something.wait()
+                self._something.clear()
+                while self._waiting:
+                    notice, consumers = self._waiting.popleft()
+                    for address, headers, body in self._messages(notice, consumers):
+                        await self._publish(errand.ask, address, headers, body)
+
+    async def _publish(self, ask: Callable[..., object], address: str, headers: dict[str, str], body: bytes) -> None:
+        run = letters.made({"destination": address, **headers}, body, durable=False, priority=4)
+
+        def publish(session: int, seq: int) -> Command:
+            return Publish(slot_of(address), session, seq, address, Routing.MULTICAST, run, None, True)
+
+        try:
+            await ask(publish)  # type: ignore[misc]
+            self._told += 1
+        except RefusedError as error:
+            log.debug("%s: %s", address, error)  # nobody has subscribed: the address is not there
+
+    def _messages(self, notice: Notice, consumers: int) -> Iterator[tuple[str, dict[str, str], bytes]]:
+        """(address, headers, body)."""
+        yield NOTIFICATIONS, self._headers(notice, consumers), b""
+        place = advisory_of(notice)
+        if place:
+            told = {"originBrokerName": self._edge, "originBrokerId": self._edge, "type": "Advisory"}
+            if notice.address:
+                told["consumerCount"] = str(consumers)
+            body = msgspec.json.encode(_body(notice))
+            yield place, {**told, "transformation": "jms-advisory-json", "content-length": str(len(body))}, body
+
+    def _headers(self, notice: Notice, consumers: int) -> dict[str, str]:
+        told = {
+            "_AMQ_NotifType": notice.kind.value, "_AMQ_NotifTimestamp": str(self._now()), "_AMQ_User": notice.user,
+            "_AMQ_RemoteAddress": notice.peer, "_AMQ_ConnectionName": f"{self._edge}-{notice.connection}",
+            "_AMQ_Protocol_Name": "STOMP",
+        }  # fmt: skip
+        if notice.client_id:
+            told["_AMQ_Client_ID"] = notice.client_id
+        if notice.address:
+            told |= {
+                "_AMQ_Address": notice.address, "_AMQ_ConsumerCount": str(consumers),
+                "_AMQ_RoutingType": str(int(not notice.topic)), "_AMQ_SessionName": notice.subscription,
+            }  # fmt: skip
+        return told
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def metrics(self) -> Iterable[Metric]:
+        yield Metric("stomp_notifications_total", "counter", "Notifications and advisories that were published "
+                     "(edge.notifications).", [({}, self._told)])  # fmt: skip
+        yield Metric("stomp_notifications_dropped_total", "counter", "Notifications dropped because they came faster "
+                     "than they could be published.", [({}, self._dropped)])  # fmt: skip
+
+
+def advisory_of(notice: Notice) -> str:
+    """Where clients of Classic look for it; "": nowhere."""
+    if notice.kind in _OF_CONNECTIONS:
+        return ADVISORIES + "Connection"
+    if not notice.address or notice.address.startswith((ADVISORIES, NOTIFICATIONS)):
+        return ""
+    return f"{ADVISORIES}Consumer.{'Topic' if notice.topic else 'Queue'}.{notice.address}"
+
+
+def _body(notice: Notice) -> dict[str, dict[str, str]]:
+    """As Classic's JSON transformation names them."""
+    connection = {"connectionId": str(notice.connection), "clientId": notice.client_id, "userName": notice.user,
+                  "clientIp": notice.peer}  # fmt: skip
+    if notice.kind in _OF_CONNECTIONS:
+        kind = "RemoveInfo" if notice.kind in _CLOSING else "ConnectionInfo"
+        return {kind: connection}
+    destination = f"{'topic' if notice.topic else 'queue'}://{notice.address}"
+    kind = "RemoveInfo" if notice.kind in _CLOSING else "ConsumerInfo"
+    consumer = f"{notice.connection}:{notice.subscription}"
+    return {kind: {**connection, "consumerId": consumer, "destination": destination}}

@@ -1,0 +1,85 @@
+"""Notifications and advisories: who comes and goes is told to who subscribes, and to nobody else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from broker.admin.management import notifications
+from broker.client import ServerError, connect
+from broker.core.notices import Notice, NoticeKind
+from tests.harness.waiting import PATIENCE_S, eventually
+from tests.unit.bridge.world import broker, url
+
+
+def classic(at) -> str:
+    return f"stomp://127.0.0.1:{at.listeners.ports['classic']}"
+
+
+ON = {
+    "edge.notifications": "yes", "acceptors.classic.port": 0, "acceptors.classic.host": "127.0.0.1",
+    "acceptors.classic.dialect": "activemq", "admin.port": 0,
+}  # fmt: skip
+
+
+async def told(subscription, kind: str):
+    """The next one of that type."""
+    while (message := await subscription.get(PATIENCE_S)) is not None:
+        if message.headers.get("_AMQ_NotifType") == kind:
+            return message
+    raise AssertionError(kind)
+
+
+async def test_artemis_clients_hear_of_connections_and_consumers(tmp_path: Path):
+    async with (
+        broker(tmp_path, **ON) as at, connect(url(at)) as watcher,
+        watcher.subscribe("/topic/activemq.notifications") as seen,
+    ):  # fmt: skip
+        async with connect(url(at), client_id="ada-1") as client, client.subscribe("/queue/orders", id="mine"):
+            made = await told(seen, "CONNECTION_CREATED")
+            assert made.headers["_AMQ_Client_ID"] == "ada-1" and made.headers["_AMQ_Protocol_Name"] == "STOMP"
+            consumer = (await told(seen, "CONSUMER_CREATED")).headers
+            assert (consumer["_AMQ_Address"], consumer["_AMQ_ConsumerCount"]) == ("orders", "1")
+            assert (consumer["_AMQ_RoutingType"], consumer["_AMQ_SessionName"]) == ("1", "mine")
+        assert (await told(seen, "CONSUMER_CLOSED")).headers["_AMQ_ConsumerCount"] == "0"
+        await told(seen, "CONNECTION_DESTROYED")
+
+
+async def test_classic_clients_hear_by_advisories(tmp_path: Path):
+    async with (
+        broker(tmp_path, **ON) as at, connect(classic(at)) as watcher,
+        watcher.subscribe("/topic/ActiveMQ.Advisory.Consumer.Queue.>") as consumers,
+        watcher.subscribe("/topic/ActiveMQ.Advisory.Connection") as connections,
+        connect(classic(at)) as client, client.subscribe("/queue/orders"),
+    ):  # fmt: skip
+        message = await consumers.get(PATIENCE_S)
+        assert message.headers["consumerCount"] == "1"
+        assert message.destination == "ActiveMQ.Advisory.Consumer.Queue.orders"
+        assert json.loads(message.body)["ConsumerInfo"]["destination"] == "queue://orders"
+        assert "ConnectionInfo" in json.loads((await connections.get(PATIENCE_S)).body)
+
+
+@pytest.mark.parametrize("settings", [ON, {"admin.port": 0}], ids=["on", "off"])
+async def test_nobody_sends_there_and_without_the_setting_nobody_listens(tmp_path: Path, settings):
+    async with broker(tmp_path, **settings) as at:
+        async with connect(url(at)) as client:
+            with pytest.raises(ServerError, match=r"edge\.notifications"):
+                await client.send("/topic/activemq.notifications", b"forged", receipt=True)
+        if settings is not ON:
+            async with connect(url(at)) as client:
+                with pytest.raises(ServerError, match=r"edge\.notifications"):
+                    async with client.subscribe("/topic/activemq.notifications"):
+                        pass
+
+
+async def test_what_comes_too_fast_is_dropped_and_counted(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(notifications, "MOST", 2)
+    async with broker(tmp_path, **ON) as at:
+        (own,) = [each for each in at.admin._sources if isinstance(each, notifications.Notifications)]
+        for number in range(5):
+            own.take(Notice(NoticeKind.CONNECTION_CREATED, number, "ada", "peer"))
+        found = {metric.name: metric.samples[0][1] for metric in own.metrics()}
+        assert found["stomp_notifications_dropped_total"] == 3
+        await eventually(lambda: own._told >= 2 and not own._waiting)
