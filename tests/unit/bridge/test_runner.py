@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.edge.access.users import add_user
+from tests.harness import free_ports
 from tests.harness.waiting import eventually as until
 
-from .world import bridged, broker, port, received, sent, url
+from .world import bridged, broker, received, sent, url
 
 
 async def test_it_waits_for_the_other_end_and_says_why_once(tmp_path: Path, caplog):
+    (its,) = free_ports(1)
+    at = f"stomp://127.0.0.1:{its}"
     async with broker(tmp_path / "a") as here:
-        async with broker(tmp_path / "b") as there:
-            at, its = url(there), port(there)
         await sent(here, "/queue/q", b"1")
         bridges = bridged(here, q={"url": at, "source": "/queue/q"})
         await until(lambda: (rows := bridges.rows()) and rows[0]["failures"] >= 4)
