@@ -28,7 +28,7 @@ from ..dispatch.dispatch import dispatch
 from ..messages.copies import WIDE
 from ..messages.runs import copy
 from ..queue import wishes
-from ..queue.queue import Queue
+from ..queue.queue import Queue, receive
 from ..routing import dead_letter_queues, diverts, retroactive
 from ..routing.addresses import anycast_queue, named_queue
 from ..routing.forwarding import Forward, send_on
@@ -246,23 +246,10 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
     if run.flags & DURABLE and (kept := [queue for queue in queues if queue.durable]):
         _accept_durable(slot, command, run, queues, kept, turn, done)
         return True
-    touched, size, limit = slot.touched, run.nbytes, slot.limit
-    last = run.ids[-1]
     if len(queues) > WIDE:
         slot.copies.entered(len(queues), len(run.records))
-    crowded: list[Queue] | None = None
-    for queue in queues:
-        # In this order of cost. `gate.entries`: something in front of it is not there yet.
-        if queue.gate.entries or queue.pages.paging or queue.nbytes + size > limit or command.atomic:
-            queue.numbered(last)
-            crowded = [queue] if crowded is None else [*crowded, queue]
-        else:
-            # Not durable, nothing in its way: ready at once, without the log.
-            queue.receive(run)
-            touched[queue] = None
-    if crowded is None:
-        return False
-    return _accept_crowded(slot, command, run, crowded, turn, done)
+    crowded = receive(queues, run, -1 if command.atomic else slot.limit, slot.touched)
+    return _accept_crowded(slot, command, run, crowded, turn, done) if crowded else False
 
 
 def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> None:

@@ -230,18 +230,6 @@ class Queue:
         """Messages up to this id have been published to it; where they go follows."""
         self.last = last
 
-    def receive(self, run: Run) -> None:
-        """The run has been published to it, and is ready at once: numbered() and enter()."""
-        self.last = run.ids[-1]
-        # The way of nearly every message; what it leaves out is asked for by added().
-        plain = self.levels is None and run.priority == DEFAULT_PRIORITY and self.kind is None
-        if plain and not run.expires and not run.flags & GROUPED:  # as enter() does it, in one call a message
-            self.ready.append(run)
-            self.count += len(run.records)
-            self.nbytes += run.nbytes
-        else:
-            self.enter(run)
-
     def enter(self, run: Run) -> None:
         """The run is ready, behind all others of its priority."""
         if self.levels is None and run.priority == DEFAULT_PRIORITY:
@@ -296,13 +284,19 @@ class Queue:
 
     def hand_out_all(self) -> list[Run]:
         """Takes out all that is ready: it is on its way to a consumer. Of a plain queue."""
-        runs = list(self.ready)
-        self.ready.clear()
+        ready = self.ready
         self.count = self.nbytes = 0
+        if len(ready) == 1:  # as of a topic's subscriber in each turn
+            run = ready.popleft()
+            if (last := run.ids[-1]) > self.sent:
+                self.sent = last
+            return [run]
+        runs = list(ready)
+        ready.clear()
         for run in runs:
             # The largest that was ever handed out: mark_ahead() counts from it, not from what came last.
-            if run.ids[-1] > self.sent:
-                self.sent = run.ids[-1]
+            if (last := run.ids[-1]) > self.sent:
+                self.sent = last
         return runs
 
     def swept_out(self, now: int, earliest: int) -> None:
@@ -535,3 +529,30 @@ class Queue:
 
 def _rank(run: Run) -> tuple[int, int]:
     return -run.priority, run.ids[0]
+
+
+def receive(queues: list[Queue], run: Run, limit: int, touched: dict[Queue, None]) -> list[Queue]:
+    """The run has been published to these queues: it is ready in all that have room for it in memory, as enter() would
+    have it. The others are returned. limit: bytes that a queue may have; less than nothing: none has room.
+
+    All at once, because a call for each queue is a fourth of what a topic's copy costs here."""
+    count, size, last = len(run.records), run.nbytes, run.ids[-1]
+    room = limit - size
+    plain = run.priority == DEFAULT_PRIORITY and not run.expires and not run.flags & GROUPED
+    crowded: list[Queue] = []
+    for queue in queues:
+        queue.last = last
+        nbytes = queue.nbytes
+        # `gate.entries`: something in front of it is not there yet.
+        if nbytes > room or queue.gate.entries or queue.pages.paging:
+            crowded.append(queue)
+            continue
+        # The way of nearly every message; what it leaves out is asked for by added().
+        if plain and queue.levels is None and queue.kind is None:
+            queue.ready.append(run)
+            queue.count += count
+            queue.nbytes = nbytes + size
+        else:
+            queue.enter(run)
+        touched[queue] = None
+    return crowded
