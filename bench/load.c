@@ -28,6 +28,7 @@ enum kind { PRODUCER, CONSUMER, IDLE };
 enum state { UNBORN, CONNECTING, LOGIN, SUBSCRIBING, READY, LEAVING, DEAD };
 enum ack { AUTO, CUMULATIVE, INDIVIDUAL };
 enum websocket { NONE, ASKED, OPEN };
+enum traffic { SAME, UNIFORM, JMS, SPARSE, WILD };
 
 struct bits {
     uint8_t *map;
@@ -51,6 +52,7 @@ struct conn {
     int ws_control;
     /* producer */
     char *frame;
+    struct frames *frames;
     size_t frame_len, stamp_at, receipt_at, vary_at, turn_at;
     uint64_t seq, quota, body_left, open_receipts, *receipt_times;
     /* consumer */
@@ -63,6 +65,7 @@ static struct {
     char port[8], headers[4096], sub_headers[2048];
     int producers, consumers, destinations, in_turn, topic, vary, verify, produce_only, consume_only, idle_connections, parallel, tls, websocket;
     enum ack ack;
+    enum traffic traffic;
     uint64_t body, count, window, receipt_every, ack_every, max_lag, expect;
     double seconds, rate, idle_timeout, hold;
     uint32_t run;
@@ -219,11 +222,20 @@ static void put_decimal(char *to, uint64_t value, int digits) {
     while (digits--) to[digits] = (char)('0' + value % 10), value /= 10;
 }
 
+#include "traffic.h"
+
 /* SEND with its changing fields; remembers where they are. */
 static void make_frame(struct conn *c) {
     char name[1024];
     int streamed = o.body > STREAM;
     name_of(c, name, sizeof name);
+    c->receipt_times = calloc(o.window, sizeof *c->receipt_times);
+    if (o.traffic != SAME) {
+        c->frames = malloc(sizeof *c->frames);
+        make_frames(c->frames, name, c->index);
+        c->frame_len = LARGEST;
+        return;
+    }
     c->frame = malloc(16384 + (streamed ? STAMP : o.body));
     char *p = c->frame;
     p += sprintf(p, "SEND\ndestination:%s\n", name);
@@ -246,10 +258,29 @@ static void make_frame(struct conn *c) {
     p += body;
     if (!streamed) *p++ = 0;
     c->frame_len = (size_t)(p - c->frame);
-    c->receipt_times = calloc(o.window, sizeof *c->receipt_times);
+}
+
+static void put_made(struct conn *c, uint64_t when) {
+    const struct made *made = c->frames->made + c->seq % c->frames->count;
+    char *at = c->out + c->out_len;
+    memcpy(at, c->frames->bytes + made->at, made->len);
+    if (made->receipt_at) {
+        put_hex(at + made->receipt_at, c->seq, 10);
+        c->receipt_times[c->seq % o.window] = when;
+        c->open_receipts++;
+        receipts_wanted++;
+    }
+    put_hex(at + made->stamp_at + 12, c->seq, 10), put_hex(at + made->stamp_at + 22, when, 16);
+    c->out_len += made->len;
+    c->seq++;
+    sent++;
 }
 
 static void put_message(struct conn *c, uint64_t when) {
+    if (c->frames) {
+        put_made(c, when);
+        return;
+    }
     char *at = c->out + c->out_len;
     int asks = o.receipt_every && (c->seq + 1) % o.receipt_every == 0;
     size_t before = 0, shift = 0;

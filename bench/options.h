@@ -16,6 +16,7 @@ static const char HELP[] =
     "  --ack auto|client|client-individual --ack-every K (for client)\n"
     "  --header K:V --sub-header K:V      more SEND and SUBSCRIBE headers; repeatable; %d becomes the number of the\n"
     "                                     producer or consumer\n"
+    "  --traffic uniform|jms|sparse|wild  frames that all differ, made before the clock starts (traffic.h)\n"
     "  --vary                             two more headers, one of them different in every message\n"
     "  --verify                           count lost, duplicated and reordered per producer\n"
     "  --produce-only | --consume-only    halves of a backlog test; give both the same --run-id and --producers\n"
@@ -49,16 +50,24 @@ static enum ack ack_mode(const char *text) {
     return AUTO;
 }
 
+static enum traffic traffic_kind(const char *text) {
+    static const char *const names[] = {[UNIFORM] = "uniform", [JMS] = "jms", [SPARSE] = "sparse", [WILD] = "wild"};
+    for (enum traffic kind = UNIFORM; kind <= WILD; kind++)
+        if (!strcmp(text, names[kind])) return kind;
+    die("--traffic is uniform, jms, sparse or wild");
+    return SAME;
+}
+
 enum option_key { HOST = 256, PORT, LOGINNAME, PASSCODE, VHOST, LABEL, PRODUCERS, CONSUMERS, DESTINATION, DESTINATIONS,
                   TOPIC, BODY, COUNT, SECONDS, RATE, MAX_LAG, RECEIPT_EVERY, WINDOW, ACK, ACK_EVERY, HEADER, SUB_HEADER,
                   VARY, VERIFY, PRODUCE_ONLY, CONSUME_ONLY, RUN_ID, EXPECT, CONNECTIONS, HOLD, PARALLEL, PID,
-                  IDLE_TIMEOUT, USAGE, TLS, WEBSOCKET, IN_TURN };
+                  IDLE_TIMEOUT, USAGE, TLS, WEBSOCKET, IN_TURN, TRAFFIC };
 
 static const struct option LONG[] = {
     {"host", 1, 0, HOST}, {"port", 1, 0, PORT}, {"login", 1, 0, LOGINNAME}, {"passcode", 1, 0, PASSCODE},
     {"vhost", 1, 0, VHOST}, {"label", 1, 0, LABEL}, {"producers", 1, 0, PRODUCERS}, {"consumers", 1, 0, CONSUMERS},
     {"destination", 1, 0, DESTINATION}, {"destinations", 1, 0, DESTINATIONS}, {"in-turn", 0, 0, IN_TURN},
-    {"topic", 0, 0, TOPIC},
+    {"traffic", 1, 0, TRAFFIC}, {"topic", 0, 0, TOPIC},
     {"body", 1, 0, BODY}, {"count", 1, 0, COUNT}, {"seconds", 1, 0, SECONDS}, {"rate", 1, 0, RATE},
     {"max-lag", 1, 0, MAX_LAG}, {"receipt-every", 1, 0, RECEIPT_EVERY}, {"window", 1, 0, WINDOW}, {"ack", 1, 0, ACK},
     {"ack-every", 1, 0, ACK_EVERY}, {"header", 1, 0, HEADER}, {"sub-header", 1, 0, SUB_HEADER}, {"vary", 0, 0, VARY},
@@ -75,6 +84,7 @@ static void check_options(void) {
     if (o.consume_only && !o.count) die("--consume-only needs --count");
     if (o.verify && o.body < STAMP) die("--verify needs a body of 38 bytes or more");
     if (o.producers > 4096) die("at most 4096 producers");
+    if (o.traffic != SAME && (o.receipt_every > 1 || o.in_turn || o.vary)) die("--traffic goes with --receipt-every 1 only");
     if (o.in_turn && !strstr(o.destination, "%d")) die("--in-turn needs a --destination with %d");
     if (o.in_turn && o.destinations > 1000000) die("at most 1000000 destinations in turn");
     if (o.consume_only) o.seconds = 0;
@@ -93,6 +103,7 @@ static void options(int argc, char **argv) {
             case DESTINATION: o.destination = optarg; break;
             case DESTINATIONS: o.destinations = (int)number(optarg, 1); break;
             case IN_TURN: o.in_turn = 1; break;
+            case TRAFFIC: o.traffic = traffic_kind(optarg); break;
             case TOPIC: o.topic = 1; break;
             case BODY: o.body = (uint64_t)number(optarg, 0); break;
             case COUNT: o.count = (uint64_t)number(optarg, 1); break;

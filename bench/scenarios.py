@@ -16,7 +16,7 @@ from pathlib import Path
 from brokers import Broker
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("load.c", "options.h", "report.h", "stats.h", "transport.h", "verify.h")
+SOURCES = ("load.c", "options.h", "report.h", "stats.h", "traffic.h", "transport.h", "verify.h")
 WARM_UP_S = 2.0
 LAG = ("--max-lag", "2000")
 HIGHER, LOWER = 1, -1
@@ -119,11 +119,20 @@ def flow(*arguments: str, window: int = 0) -> Callable[[Broker, Scale], Figures]
     return scenario
 
 
-def durable(window: int) -> Callable[[Broker, Scale], Figures]:
+def durable(window: int, *arguments: str) -> Callable[[Broker, Scale], Figures]:
     """Persistent, a receipt each, nobody consumes."""
 
     def scenario(broker: Broker, scale: Scale) -> Figures:
-        kind = ["--produce-only", "--header", "persistent:true", "--receipt-every", "1", "--window", str(window)]
+        kind = [
+            *arguments,
+            "--produce-only",
+            "--header",
+            "persistent:true",
+            "--receipt-every",
+            "1",
+            "--window",
+            str(window),
+        ]
         warm_up(broker, scale, "--destination", "/queue/warm", *kind)
         result = load(broker, scale, "--seconds", str(scale.seconds), *kind)
         return figures(result, "sent_per_s", "broker_us_per_message", "receipt_p50_us", "receipt_p99_us")
@@ -131,12 +140,13 @@ def durable(window: int) -> Callable[[Broker, Scale], Figures]:
     return scenario
 
 
-def open_loop(rate: int) -> Callable[[Broker, Scale], Figures]:
+def open_loop(rate: int, *arguments: str) -> Callable[[Broker, Scale], Figures]:
     """So many per second, whatever the broker does: latency from the planned time."""
 
     def scenario(broker: Broker, scale: Scale) -> Figures:
-        warm_up(broker, scale, *LAG)
-        result = load(broker, scale, "--seconds", str(scale.seconds), "--rate", str(rate), "--verify")
+        warm_up(broker, scale, *LAG, *arguments)
+        rated = ["--seconds", str(scale.seconds), "--rate", str(rate), "--verify", *arguments]
+        result = load(broker, scale, *rated)
         return figures(result, "latency_p50_us", "latency_p99_us", "broker_us_per_message")
 
     return scenario
@@ -203,6 +213,41 @@ JMS = [
 PERSISTENT = ("--header", "persistent:true")
 
 SCENARIOS: dict[str, tuple[str, Callable[[Broker, Scale], Figures]]] = {
+    "real-jms": ("1→1, nine JMS-like headers, all values vary, 64 B to 4 KB", flow(*LAG, "--traffic", "jms")),
+    "real-sparse": ("1→1, 2 or 3 headers, half without content-length, up to 400 B", flow(*LAG, "--traffic", "sparse")),
+    "real-wild": ("1→1, escapes, unknown names in any order, line feeds between", flow(*LAG, "--traffic", "wild")),
+    "real-persistent": ("persistent, JMS-like, receipt each, window 100", durable(100, "--traffic", "jms")),
+    "real-open-5000": (
+        "200→200 over 200 queues, JMS-like, open loop 5,000/s",
+        open_loop(
+            5000,
+            "--traffic",
+            "jms",
+            "--producers",
+            "200",
+            "--consumers",
+            "200",
+            "--destinations",
+            "200",
+        ),
+    ),
+    "real-topic": (
+        "topic 1→10, JMS-like (figures per delivery)",
+        flow("--max-lag", "1000", "--topic", "--consumers", "10", "--destination", "/topic/bench", "--traffic", "jms"),
+    ),
+    "topic-500": (
+        "topic 1→500 at 40/s, JMS-like (figures per delivery)",
+        open_loop(
+            40,
+            "--topic",
+            "--consumers",
+            "500",
+            "--destination",
+            "/topic/bench",
+            "--traffic",
+            "jms",
+        ),
+    ),
     "one-to-one": ("1→1, 100 B, non-persistent, auto", flow(*LAG)),
     "receipts": ("the same, a receipt each (those blocks differ)", flow(*LAG, "--receipt-every", "1")),
     "new-headers": ("the same, every header block new", flow(*LAG, "--vary")),
