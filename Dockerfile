@@ -14,7 +14,7 @@ COPY operator ./operator
 COPY broker ./broker
 # The pipeline has an image of its own: its command would be a script here without its package.
 # The checksummed .pyc files need no file times, and a read-only image could not write its own.
-RUN /opt/pip/bin/pip --python /opt/stampede/bin/python install -c constraints.txt '.[operator,redis,xpath]' \
+RUN /opt/pip/bin/pip --python /opt/stampede/bin/python install -c constraints.txt '.[identity,operator,redis,xpath]' \
  && rm /opt/stampede/bin/stampede-pipeline \
  && find /opt/stampede -name __pycache__ -prune -exec rm -rf {} + \
  && find /opt/stampede -name tests -type d -path '*site-packages*' -prune -exec rm -rf {} + \

@@ -26,12 +26,13 @@ from broker.cluster.load import EVERY_S, Loads
 from broker.cluster.redis.redis_shared import RedisShared
 from broker.cluster.subscriptions import SubscriptionDirectory
 from broker.config.permissions import groups_of
-from broker.config.ports import hosts
+from broker.config.ports import hosts, logins_elsewhere
 from broker.config.settings import EngineSettings, Settings
 from broker.core.metrics import MetricSource
 from broker.core.slots import SlotRecord
 from broker.edge.access.auth import FileAuthenticator, TableAuthenticator, is_loopback, users_file
 from broker.edge.access.listener import Listeners, listen_host
+from broker.edge.access.outside import Outside
 from broker.edge.access.users import User
 from broker.edge.destinations.directory import AskedNames, Directory, LocalClientIds
 from broker.edge.edge import Edge
@@ -66,6 +67,7 @@ class EdgeProcess(ClusterProcess):
         self._started = self.settings
         self.auth: FileAuthenticator | TableAuthenticator | None = None
         self.edge: Edge | None = None
+        self._outside: Outside | None = None
         self._ready = False
         self._serving = False
         """`listeners` and `admin` are there, and may be open."""
@@ -111,6 +113,9 @@ class EdgeProcess(ClusterProcess):
             self.edge = Edge(
                 self.settings, self.port, self.clock, self.beats, self.auth, token(4), directory, tokens, self.memory
             )
+            self._outside = Outside(settings, self.clock, self.edge.reconsider)
+            self.edge.known_outside(self._outside)
+            self._outside.start()
             host = listen_host(settings.edge, self.auth.has_users)
             self.bridges = Bridges(inside_of(self.edge))
             self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
@@ -150,8 +155,9 @@ class EdgeProcess(ClusterProcess):
         users = users_of(self.config.users)
         # A user that cannot be read is one all the same: what is not open to everybody must not become so.
         none = not users and not self.config.unreadable("users")
+        elsewhere = logins_elsewhere(settings)
         private = all(is_loopback(host) for host in hosts(settings).values())
-        return TableAuthenticator(users, self.clock, open_when_empty=none and private, shared=logins)
+        return TableAuthenticator(users, self.clock, open_when_empty=none and private and not elsewhere, shared=logins)
 
     def _api(self, edge: Edge, auth: FileAuthenticator | TableAuthenticator) -> Api:
         """For operators: the whole cluster's, but connections are this edge's own."""
@@ -224,6 +230,8 @@ class EdgeProcess(ClusterProcess):
             await self._holders.stop()
         if self.auth is not None:
             self.auth.close()
+        if self._outside is not None:
+            self._outside.close()
         self.beats.stop()
         if self._newcomers is not None:
             self._newcomers.stop()

@@ -25,6 +25,7 @@ from broker.config.permissions import groups_of
 from broker.config.settings import Settings
 from broker.edge.access.auth import make_authenticator, users_file
 from broker.edge.access.listener import Listeners, listen_host
+from broker.edge.access.outside import Outside
 from broker.edge.destinations.directory import Directory, LocalClientIds, LocalNames
 from broker.edge.edge import Edge
 from broker.edge.transport.timers import TimerWheel
@@ -85,6 +86,11 @@ class Standalone:
         settings = self.settings
         commit, page_in, bodies, prepare = self._threads
         self.auth = make_authenticator(settings)
+        try:
+            self._outside = Outside(settings, self.clock, lambda: self.edge.reconsider())
+        except BaseException:
+            self.auth.close()
+            raise
         opening = Opening()
         early = self._early = EarlyServer(
             settings.admin, lambda: self.readiness() if self._ready else (False, opening.state())
@@ -95,6 +101,7 @@ class Standalone:
             self.journal = await opening.open(partial(Journal.open, OsFiles(), folder, settings.journal, alone=True))
         except BaseException:
             self.auth.close()
+            self._outside.close()
             await early.stop()
             raise
         self.journal.mind_backups()
@@ -112,6 +119,8 @@ class Standalone:
             settings, self.port, self.clock, self.beats, self.auth, token(4), directory, memory=self.memory
         )
         self.shard.blame.names_by(self.edge.who)
+        self.edge.known_outside(self._outside)
+        self._outside.start()
         try:
             with uncollected():
                 for _ in self.shard.recovering():
@@ -120,6 +129,7 @@ class Standalone:
         except BaseException:
             self.journal.close(clean=False)
             self.auth.close()
+            self._outside.close()
             await early.stop()
             raise
         for engine in self.shard.engines.values():
@@ -262,6 +272,7 @@ class Standalone:
             if timer is not None:
                 timer.cancel()
         self.auth.close()
+        self._outside.close()
         idle = asyncio.Event()
         self.shard.when_idle(idle.set)
         try:

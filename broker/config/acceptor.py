@@ -66,6 +66,17 @@ class AcceptorSettings:
     default_user: str = setting(
         "", "name", "who a CONNECT without login is, without a passcode; empty: it is refused, as wrong ones are"
     )
+    login_by: str = setting(
+        "",
+        "list",
+        "how clients may prove who they are, in order: certificate, token, passcode; empty: as edge.login_by",
+    )
+    certificate_user: str = setting(
+        "cn",
+        "cn|dn|dns|email|uri",
+        "what of a client certificate is the user's name: CN of the subject, all of that (RFC 4514), or its only "
+        "alternative name of that kind",
+    )
     client_ids: str = setting(
         "",
         "list",

@@ -14,6 +14,7 @@ from .acceptor import AcceptorSettings
 from .addressing import AddressSettings, DivertSettings, QueueSettings
 from .bridges import BridgeSettings
 from .exchange import ExchangeSettings
+from .issuer import IssuerSettings
 from .permissions import PermissionSettings
 from .settings import Settings
 from .virtual_hosts import VirtualHostSettings
@@ -27,6 +28,7 @@ TABLES: dict[str, type] = {
     "edge.exchanges": ExchangeSettings,
     "edge.virtual_hosts": VirtualHostSettings,
     "bridges": BridgeSettings,
+    "edge.issuers": IssuerSettings,
 }
 """Tables whose entries have names that the user gives, and the settings of one entry."""
 

@@ -21,6 +21,7 @@ from .addressing import AddressSettings, DivertSettings, QueueSettings
 from .bridges import BridgeSettings, check_bridge
 from .entry_checks import check_divert, check_queue, check_types
 from .host_checks import check_defaults, check_hosts, check_one_host, check_reserved
+from .login_checks import check_issuers, check_ways
 from .permissions import PermissionSettings, check_permission
 from .ports import OF_EDGE, all_acceptors, is_edge, networks, prefixes
 from .settings import ClusterSettings, EdgeSettings, RedisSettings, Settings
@@ -39,6 +40,7 @@ def check(settings: Settings) -> None:
     for name, acceptor in acceptors.items():
         if not acceptor.server_name.isprintable():
             raise ConfigError(f"server_name of {name} must be one line of printable text, like RabbitMQ/4.1.0.")
+        check_ways(f"login_by of {name}", acceptor.login_by, settings, acceptor)
         for item in prefixes(acceptor.client_ids):
             if item.count("*") > 1 or (item != "*" and "%u" not in item):
                 raise ConfigError(
@@ -51,6 +53,7 @@ def check(settings: Settings) -> None:
                     f"virtual_topic_consumers of {name}: {item!r} must be a pattern that ends with .> and how many "
                     "words stand in front of the topic's name, like Consumer.*.VirtualTopic.>;2"
                 )
+    check_issuers(settings)
     _ports(settings, acceptors)
     _tls(settings.edge, acceptors)
     admin = settings.admin

@@ -272,6 +272,7 @@ _OWNERS = {
     "edge.exchanges": "an exchange",
     "edge.virtual_hosts": "a virtual host",
     "bridges": "a bridge",
+    "edge.issuers": "an issuer",
 }
 
 

@@ -70,6 +70,7 @@ def edge_acceptors(edge: EdgeSettings) -> dict[str, AcceptorSettings]:
         enable_message_id=edge.enable_message_id,
         dialect=edge.dialect,
         client_ids=edge.client_ids,
+        login_by=edge.login_by,
     )
     return {
         name: replace(
@@ -92,6 +93,8 @@ def _completed(acceptor: AcceptorSettings, edge: EdgeSettings) -> AcceptorSettin
     found = acceptor
     if not found.host:
         found = replace(found, host=edge.host)
+    if not found.login_by:
+        found = replace(found, login_by=edge.login_by)
     if not found.client_ids:
         found = replace(found, client_ids=edge.client_ids)
     if found.consumer_window_bytes == -2:
@@ -101,6 +104,13 @@ def _completed(acceptor: AcceptorSettings, edge: EdgeSettings) -> AcceptorSettin
     if found.tls_client_auth != "none" and not found.tls_client_ca_file:
         found = replace(found, tls_client_ca_file=edge.tls_client_ca_file)
     return found
+
+
+def logins_elsewhere(settings: Settings) -> bool:
+    """May somebody come in who is not a user of the table, or without a passcode of it. Raises ConfigError."""
+    said = [acceptor.login_by for acceptor in all_acceptors(settings).values()]
+    said += [table.get("login_by", "") for table in settings.edge.virtual_hosts.values()]
+    return any(way != "passcode" for text in said for way in prefixes(text))
 
 
 def is_edge(name: str, settings: Settings) -> bool:

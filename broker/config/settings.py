@@ -196,6 +196,22 @@ class EdgeSettings:
         "a second connection with the same client-id: both stay, the new one is refused, or the old one is closed",
         "Artemis does not check it either: consumers with one client-id share durable subscriptions",
     )
+    login_by: str = setting(
+        "passcode",
+        "list",
+        "how clients may prove who they are, in order: certificate, token, passcode",
+        "the first that has something to go by decides; acceptors and virtual hosts have their own",
+    )
+    issuers: dict[str, Any] = table(
+        "who issues tokens (JWT) that count as logins: name = table of `issuer` settings", "where login_by has `token`"
+    )
+    login_grace_s: float = setting(
+        0.0,
+        "seconds",
+        "connections that came in with a passcode that has been changed may stay",
+        "programs get the new one a little later; who is removed goes at once",
+        least=0,
+    )
     client_ids: str = setting(
         "%u,%u.*,%u-*,%u_*,%u:*,%u/*",
         "list",

@@ -20,4 +20,5 @@ class VirtualHostSettings:
     of it has `$host/NAME.` in front: `[engine.addresses."$host/shop.orders.#"]`. Read at start only."""
 
     names: str = setting("", "list", "other names of it, as `host` of CONNECT or the name in the TLS handshake says")
+    login_by: str = setting("", "list", "how its clients prove who they are, in order; empty: as the acceptor says")
     max_connections: int = setting(-1, "connections", "that have logged in, of this process; -1: no limit", least=-1)

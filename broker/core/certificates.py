@@ -6,7 +6,7 @@ Rule: pure functions over bytes and the dictionaries of `getpeercert()`.
 from __future__ import annotations
 
 import ssl
-from typing import Any
+from typing import Any, NamedTuple
 
 _SHORT = {
     "commonName": "CN", "organizationName": "O", "organizationalUnitName": "OU", "countryName": "C",
@@ -25,6 +25,42 @@ def subject(certificate: dict[str, Any] | None) -> str | None:
         "+".join(f"{_SHORT.get(name, name)}={_escape(value)}" for name, value in rdn)
         for rdn in reversed(certificate["subject"])
     )
+
+
+class PeerCertificate(NamedTuple):
+    """What the verified certificate of a client says. Names by kind: cn, dns, email, uri.    not_after   epoch
+    seconds."""
+
+    subject: str | None
+    names: dict[str, tuple[str, ...]]
+    not_after: int
+
+    def name(self, kind: str) -> str | None:
+        """Of its holder, by that rule (AcceptorSettings.certificate_user); None where there is none, or several: which
+        of them is meant nobody can say."""
+        if kind == "dn":
+            return self.subject
+        found = self.names.get(kind, ())
+        return found[0] if len(found) == 1 else None
+
+
+_KINDS = {"DNS": "dns", "email": "email", "URI": "uri"}
+
+
+def peer_certificate(certificate: dict[str, Any] | None) -> PeerCertificate | None:
+    """None without a verified one."""
+    if not certificate:
+        return None
+    names: dict[str, tuple[str, ...]] = {}
+    for rdn in certificate.get("subject", ()):
+        for name, value in rdn:
+            if name == "commonName":
+                names["cn"] = (*names.get("cn", ()), value)
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind in _KINDS:
+            names[_KINDS[kind]] = (*names.get(_KINDS[kind], ()), value)
+    until = certificate.get("notAfter")
+    return PeerCertificate(subject(certificate), names, int(ssl.cert_time_to_seconds(until)) if until else 0)
 
 
 def _escape(value: str) -> str:

@@ -41,6 +41,7 @@ class Code(Enum):
     LOGIN_TIMEOUT = (1202, "No CONNECT in time", Reason.LOGIN_TIMEOUT)
     NOT_ALLOWED = (1203, "Not allowed", Reason.REFUSED)
     UNKNOWN_HOST = (1204, "Unknown virtual host", Reason.REFUSED)
+    LOGIN_EXPIRED = (1205, "Login expired", Reason.LOGIN_EXPIRED)
     MISSING_HEADER = (1301, "Missing header", Reason.PROTOCOL_ERROR)
     BAD_HEADER = (1302, "Invalid header value", Reason.PROTOCOL_ERROR)
     BAD_DESTINATION = (1303, "Invalid destination", Reason.REFUSED)

@@ -32,6 +32,7 @@ from broker.seams.steps import Steps
 from .access.acceptor import Entrances
 from .access.auth import Authenticator, FileAuthenticator
 from .access.login_places import Strangers
+from .access.outside import Outside
 from .access.permissions import Permissions, Rights
 from .destinations.directory import Directory, LocalClientIds, LocalNames
 from .requests.growing import Newcomers
@@ -39,6 +40,7 @@ from .requests.inbound import Inbound
 from .requests.live_changes import LiveChanges
 from .session.added_headers import Numbers
 from .session.counters import EdgeCounters
+from .session.expiries import Expiries
 from .session.parts import Eases, Faulty, Flushes, OpenConnection
 from .session.session import Session
 from .subscriptions.rate_limits import Tokens, make_rates
@@ -66,6 +68,8 @@ class Edge:
     newcomers: Newcomers | None = None
     notify: Notify | None = None
     """Who tells what happens to clients (edge.notifications); None: nobody."""
+    outside: Outside | None = None
+    """Who is known elsewhere than in the table of users."""
     management: Manage | None = None
     """Who carries out what messages to core.management.MANAGEMENT ask for; None: nobody."""
 
@@ -88,7 +92,7 @@ class Edge:
         self.clock = clock
         self.beats = beats
         self.auth = auth
-        self.boot = boot
+        self.boot, self._boot = boot, boot.encode()
         self.directory = directory or Directory(LocalClientIds(settings.edge.client_id_in_use), LocalNames())
         engine = settings.engine
         self.match = Matcher(engine)
@@ -106,6 +110,7 @@ class Edge:
         self.reads = self.steps.kind("read")
         self.changes = LiveChanges(self, self.steps.kind("change"))
         self.rounds = Rounds(lambda callback: beats.soon(callback), clock.monotonic, self.reads)
+        self.expiries = Expiries(clock.monotonic, beats, self._expired)
         self.sessions: dict[int, Session] = {}
         self.consumers: dict[int, SlotSubscription] = {}
         self.digits: dict[int, int] = {}
@@ -125,7 +130,6 @@ class Edge:
         self._consumer = 0
         self._peak = 0
         """Most sessions since memory was last handed back."""
-        self._boot = boot.encode()
         self._per_ip: dict[str, int] = {}
         self.strangers = Strangers()
         self._paused: list[OpenConnection] = []
@@ -228,6 +232,7 @@ class Edge:
         if self.sessions.pop(session.id, None) is None:
             return
         self.holding.forget(session)
+        self.expiries.forget(session.id)
         counters = self.counters
         counters.connections[session.channel.transport_name] -= 1
         session.entrance.went()
@@ -260,8 +265,27 @@ class Edge:
         self.changes.stop(then)
 
     def expel(self, users: Collection[str]) -> None:
-        """Of these, whoever is gone or logged in with what is no passcode any more: their connections end."""
-        self.changes.users(users)
+        """Of these, whoever is gone or logged in with what is no passcode any more: their connections end, those of the
+        latter after a while (edge.login_grace_s)."""
+        grace = self.settings.edge.login_grace_s
+        changed = [user for user in users if self.auth.knows(user)] if grace else []
+        if changed:
+            self.beats.deadline(self.clock.monotonic() + grace, partial(self.changes.users, changed))
+        self.changes.users(set(users).difference(changed))
+
+    def known_outside(self, outside: Outside) -> None:
+        """Who is known elsewhere."""
+        self.outside = outside
+
+    def reconsider(self) -> None:
+        """Logins that were proven elsewhere may not hold any more: their connections end."""
+        self.changes.logins()
+
+    def _expired(self, connection: int) -> None:
+        session = self.sessions.get(connection)
+        if session is not None and not session.closed:
+            session.fail(Code.LOGIN_EXPIRED, "its token or certificate has ended: connect with a new one")
+            self.flush()
 
     @property
     def permissions(self) -> Permissions:
@@ -271,6 +295,10 @@ class Edge:
     def rights(self, user: str) -> Rights | None:
         """What a user may do now; None: everything."""
         return self._permissions.rights(self.auth.groups(user))
+
+    def rights_of(self, groups: tuple[str, ...]) -> Rights | None:
+        """What users with these groups may do now; None: everything."""
+        return self._permissions.rights(groups)
 
     def permit(self, table: Mapping[str, Mapping[str, Any]]) -> None:
         """Other permissions (edge.permissions). Where there were some, none means that nobody may do anything: who

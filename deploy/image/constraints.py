@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = ("operator", "redis", "xpath")
+EXTRAS = ("identity", "operator", "redis", "xpath")
 """What the Dockerfile installs."""
 
 

@@ -19,6 +19,7 @@ OF_TABLES = {
     "engine.diverts": "Diverts", "edge.permissions": "Permissions",
     "edge.exchanges": "Names of RabbitMQ and ActiveMQ Classic",
     "edge.virtual_hosts": "Names of RabbitMQ and ActiveMQ Classic", "bridges": "Bridges",
+    "edge.issuers": "Permissions",
 }  # fmt: skip
 _HEADERS = """
     accept-version login passcode client-id request-id host heart-beat session server version receipt-id

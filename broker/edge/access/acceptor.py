@@ -56,11 +56,13 @@ class Entrance:
     wire    bounds of the parser for its connections.
     leniency   what its clients may do against the rules of STOMP.
     hosts   that CONNECT may name; none: any.
+    ways    how its clients prove who they are, in order (proving.py).
     members   connections of the virtual host that have logged in, by whatever acceptor.
     strangers   those of them that have not logged in; None: it has no limit of its own."""
 
     __slots__ = (
-        "_came", "dialect", "hosts", "leniency", "members", "memo", "name", "routes", "settings", "strangers", "wire",
+        "_came", "dialect", "hosts", "leniency", "members", "memo", "name", "routes", "settings", "strangers", "ways",
+        "wire",
     )  # fmt: skip
 
     def __init__(
@@ -83,12 +85,16 @@ class Entrance:
         )
         self.hosts = frozenset(prefixes(settings.virtual_hosts))
         self._came = Count(settings.connections_allowed)
+        self.ways = prefixes(settings.login_by) or ("passcode",)
         self.members = Count()
         self.strangers = Strangers() if settings.connections_allowed >= 0 else None
 
-    def to(self, dialect: Dialect, memo: Memo, routes: RouteCache, members: Count) -> Entrance:
-        """The same for the clients of another virtual host."""
+    def to(
+        self, dialect: Dialect, memo: Memo, routes: RouteCache, members: Count, ways: tuple[str, ...] = ()
+    ) -> Entrance:
+        """The same for the clients of another virtual host. ways: none: those of the acceptor."""
         other = copy(self)
+        other.ways = ways or self.ways
         other.dialect, other.memo, other.routes, other.members = dialect, memo, routes, members
         return other
 
@@ -137,10 +143,12 @@ class Entrances:
         self._by_host: dict[tuple[str, str], Entrance] = {}
         self._refuses = edge.unknown_hosts == "refuse"
         members = {"": Count()}
+        ways: dict[str, tuple[str, ...]] = {}
         self._hosts.update(dict.fromkeys([name.lower() for name in prefixes(edge.default_host_names)], ""))
         for host, table in edge.virtual_hosts.items():
             said = VirtualHostSettings(**table)
             members[host] = Count(said.max_connections)
+            ways[host] = prefixes(said.login_by)
             self._hosts.update({name.lower(): host for name in (host, *prefixes(said.names))})
         self._shared: dict[tuple[object, ...], tuple[Memo, RouteCache]] = {}
         self._by_name: dict[str, Entrance] = {}
@@ -154,7 +162,7 @@ class Entrances:
                 memo, routes = self._shared[dialect.key]
                 if not host:
                     self._by_name[name] = Entrance(name, settings, own, dialect, memo, routes)
-                self._by_host[name, host] = self._by_name[name].to(dialect, memo, routes, count)
+                self._by_host[name, host] = self._by_name[name].to(dialect, memo, routes, count, ways.get(host, ()))
 
     def __getitem__(self, name: str) -> Entrance:
         return self._by_name[name]

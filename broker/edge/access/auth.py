@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from broker.config.ports import hosts
+from broker.config.ports import hosts, logins_elsewhere
 from broker.config.settings import Settings
 from broker.core.errors import Code, ConfigError, RefusedError
 from broker.seams.clock import Clock, SystemClock
@@ -54,9 +54,16 @@ class Principal:
     name: str
     groups: tuple[str, ...] = ()
     mark: int = field(default=0, compare=False, repr=False)
-    """Of the hash that the passcode was right for: see Authenticator.holds. Means nothing in another process."""
+    """Of the hash that the passcode was right for: see Authenticator.holds. BY_NAME: of none, the name alone counts.
+    Means nothing in another process."""
+    until: float = field(default=0.0, compare=False)
+    """When the login ends by itself, on the monotonic clock; 0: never."""
+    outside: bool = field(default=False, compare=False)
+    """Of no table of users: the groups are those that are said here, and the mark is outside.py's."""
 
 
+BY_NAME = 0
+"""Principal.mark of who came in without a passcode of ours, by a certificate or as default_user."""
 ANONYMOUS = Principal("anonymous")
 
 
@@ -191,13 +198,13 @@ class TableAuthenticator:
         if not self.has_users:
             return ANONYMOUS
         found = self._users.get(user)
-        return Principal(found.name, found.groups, hash(found.hash)) if found is not None else None
+        return Principal(found.name, found.groups, BY_NAME) if found is not None else None
 
     def holds(self, user: str, mark: int) -> bool:
         if not self.has_users:
             return user == ANONYMOUS.name
         found = self._users.get(user)
-        return found is not None and any(hash(known) == mark for known in _hashes(found))
+        return found is not None and (mark == BY_NAME or any(hash(known) == mark for known in _hashes(found)))
 
     def groups(self, user: str) -> tuple[str, ...]:
         found = self._users.get(user)
@@ -291,13 +298,14 @@ class FileAuthenticator(TableAuthenticator):
         threads: int = THREADS,
         *,
         open_without: bool = False,
+        closed_without: bool = False,
     ) -> None:
-        """open_without: there may be no such file, and until there is one everyone is `anonymous`. Raises ConfigError
-        when the file cannot be used."""
+        """open_without: there may be no such file, and until there is one everyone is `anonymous`. closed_without: …
+        nobody is a user of it. Raises ConfigError when the file cannot be used."""
         self._path = path
         self._seen = fingerprint(path)
-        none = open_without and self._seen is None
-        super().__init__({} if none else load_users(path), clock, sleep, threads, open_when_empty=none)
+        none = (open_without or closed_without) and self._seen is None
+        super().__init__({} if none else load_users(path), clock, sleep, threads, open_when_empty=none and open_without)
         self._warn()
         self._gone: set[str] | None = None
         """Whose logins may not hold any more, since changed() was asked; None: it is as it was."""
@@ -383,6 +391,8 @@ def make_authenticator(settings: Settings) -> FileAuthenticator:
     path = users_file(settings)
     if settings.edge.users_file or fingerprint(path) is not None:
         return FileAuthenticator(path, SystemClock())
+    if logins_elsewhere(settings):
+        return FileAuthenticator(path, SystemClock(), closed_without=True)
     for setting, host in hosts(settings).items():
         if not is_loopback(host):
             raise ConfigError(

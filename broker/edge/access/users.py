@@ -93,7 +93,7 @@ def _text(value: str) -> str:
 
 def check_name(name: str) -> None:
     """Raises ConfigError for names that could not be told apart in a log, or typed in a CONNECT."""
-    if not _is_name(name):
+    if not is_name(name):
         raise ConfigError(
             f"A user name has 1 to {MAX_NAME} printable characters and neither begins nor ends with a space."
         )
@@ -102,7 +102,7 @@ def check_name(name: str) -> None:
 def checked_groups(names: Collection[str]) -> tuple[str, ...]:
     """Each once, sorted. Raises ConfigError for names that permissions could not name."""
     for name in names:
-        if not _is_name(name) or "," in name:
+        if not is_name(name) or "," in name:
             raise ConfigError(
                 f"A group name has 1 to {MAX_NAME} printable characters, no comma, and neither begins nor ends with a "
                 "space."
@@ -112,7 +112,8 @@ def checked_groups(names: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
 
 
-def _is_name(name: str) -> bool:
+def is_name(name: str) -> bool:
+    """Can a user or a group be called that."""
     return bool(name) and len(name) <= MAX_NAME and name.isprintable() and name == name.strip()
 
 

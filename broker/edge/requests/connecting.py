@@ -6,6 +6,7 @@ Rule: nothing else is processed until the login is decided; passcodes are looked
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from broker import __version__
 from broker.core.errors import Code, RefusedError
@@ -23,6 +24,7 @@ from ..destinations.asking import ask
 from ..destinations.directory import Done
 from ..session import heartbeat
 from ..session.session import Session
+from .proving import prove
 
 SERVER = f"stampede/{__version__}"
 
@@ -35,24 +37,16 @@ def connect(session: Session, frame: Frame) -> None:
         _mismatch(session, frame)
         return
     _enter_host(session, headers.get("host"))
-    auth, host = session.edge.auth, session.host
-    if user := session.channel.user or ("" if "login" in headers else session.acceptor.default_user):
-        known = auth.trusted(host.inside(user))
-        if known is None:
-            raise RefusedError(Code.LOGIN_FAILED, refusal(user))
-        _identify(session, frame, version, known)
-        return
-    login, passcode = headers.get("login"), headers.get("passcode")
-    if login is not None:
-        if login.startswith(HOST):
-            raise RefusedError(Code.LOGIN_FAILED, refusal(login))
-        login = host.inside(login)
-    principal = auth.try_now(login, passcode, session.channel.peer)
-    if principal is not None:
-        _identify(session, frame, version, principal)
+    try:
+        proof = prove(session, headers)
+    except RefusedError:
+        session.edge.counters.login(False)
+        raise
+    if isinstance(proof, Principal):
+        _identify(session, frame, version, proof)
         return
     session.intake.park()
-    session.is_checked_by(asyncio.get_running_loop().create_task(_login(session, frame, version, login, passcode)))
+    session.is_checked_by(asyncio.get_running_loop().create_task(_login(session, frame, version, proof)))
 
 
 def _enter_host(session: Session, host: str | None) -> None:
@@ -63,9 +57,9 @@ def _enter_host(session: Session, host: str | None) -> None:
     session.enters(session.edge.entrances.to_host(session.entrance, host, session.channel.tls_name))
 
 
-async def _login(session: Session, frame: Frame, version: Version, login: str | None, passcode: str | None) -> None:
+async def _login(session: Session, frame: Frame, version: Version, proof: Callable[[], Awaitable[Principal]]) -> None:
     try:
-        principal = await session.edge.auth.authenticate(login, passcode, session.channel)
+        principal = await proof()
     except RefusedError as refused:
         session.edge.counters.login(False)
         if (notify := session.edge.notify) is not None:
@@ -125,15 +119,16 @@ def _own(session: Session, principal: Principal, client_id: str) -> None:
 def _accept(session: Session, frame: Frame, version: Version, principal: Principal) -> None:
     headers = frame.headers
     edge = session.edge
-    if not edge.auth.holds(principal.name, principal.mark):
-        # Users were replaced while it was asked whose the client-id is.
+    outside = edge.outside if principal.outside else None
+    if not (edge.auth.holds(principal.name, principal.mark) if outside is None else outside.holds(principal.mark)):
+        # Users, or keys of an issuer, were replaced while it was asked whose the client-id is.
         raise RefusedError(Code.LOGIN_FAILED, refusal(headers.get("login")))
     # Here, so that logins that were checked side by side do not all come in, and strangers learn nothing of it.
     if (members := session.entrance.members).full:
         raise RefusedError(
             Code.CONNECTION_LIMIT, f"{members.most} are open in '{session.host.name}' (its max_connections)"
         )
-    session.logged_in(principal.name, principal.mark, version)
+    session.logged_in(principal, version)
     if frame.command == IMPLIED:
         session.watch.connected(heartbeat.negotiate(None, session.acceptor, edge.settings.edge.heartbeat_min_ms))
         return

@@ -19,6 +19,7 @@ from broker.core.reasons import Reason
 from broker.seams.steps import StepKindStats
 
 from ..access.auth import ANONYMOUS, Authenticator
+from ..access.outside import Outside
 from ..session.session import Session
 from ..subscriptions.subscription import SlotSubscription
 from ..transport.timers import TimerWheel
@@ -43,6 +44,8 @@ class Changing(Protocol):
     def sessions(self) -> Mapping[int, Session]: ...
     @property
     def auth(self) -> Authenticator: ...
+    @property
+    def outside(self) -> Outside | None: ...
     @property
     def beats(self) -> TimerWheel: ...
     def flush(self) -> None:
@@ -111,6 +114,10 @@ class LiveChanges:
             self._gone.update(changed)
             self._begin("users", self._expelled, self._gone.clear)
 
+    def logins(self) -> None:
+        """Logins that were proven elsewhere may not hold any more."""
+        self._begin("users", self._expelled, self._gone.clear)
+
     def rights(self) -> None:
         """There are other permissions, or groups: a subscription ends that its user would not get any more."""
         self._begin("rights", self._judged)
@@ -134,6 +141,8 @@ class LiveChanges:
     # ── one session ────────────────────────────────────────────────────────────────────────────────
 
     def _holds(self, session: Session) -> bool:
+        if session.groups is not None:
+            return (outside := self._edge.outside) is None or outside.holds(session.login_mark)
         return session.principal not in self._gone or self._edge.auth.holds(session.principal, session.login_mark)
 
     def _expelled(self, session: Session) -> Iterator[int]:
@@ -201,6 +210,9 @@ class LiveChanges:
 
 
 def _expel(session: Session) -> None:
+    if session.groups is not None:
+        session.fail(Code.LOGIN_EXPIRED, "whoever proved it does not stand for it any more: connect with a new token")
+        return
     why = "this user has been removed, or has another passcode: connect with that"
     if session.principal == ANONYMOUS.name:
         why = "there are users now: connect with login and passcode"

@@ -23,6 +23,7 @@ from broker.wire.events import Event
 
 from ..access.acceptor import Entrance, Entrances
 from ..access.auth import Authenticator
+from ..access.outside import Outside
 from ..access.permissions import Rights
 from ..destinations.directory import Directory
 from ..destinations.send_route import RouteCache
@@ -34,6 +35,7 @@ from ..transport.connection_memory import Holding, MemoryHolder
 from ..transport.fair_reading import Rounds
 from .added_headers import Numbers
 from .counters import EdgeCounters
+from .expiries import Expiries
 
 
 class OpenConnection(MemoryHolder, Protocol):
@@ -142,6 +144,13 @@ class EdgeServices(ConsumerDesk, Protocol):
     @property
     def auth(self) -> Authenticator: ...
     @property
+    def outside(self) -> Outside | None:
+        """Who is known elsewhere."""
+        ...
+
+    @property
+    def expiries(self) -> Expiries: ...
+    @property
     def entrances(self) -> Entrances: ...
     @property
     def boot(self) -> str: ...
@@ -194,6 +203,7 @@ class EdgeServices(ConsumerDesk, Protocol):
     def next_consumer(self) -> int: ...
     def next_block(self) -> int: ...
     def rights(self, user: str) -> Rights | None: ...
+    def rights_of(self, groups: tuple[str, ...]) -> Rights | None: ...
     def known(self, session: OpenConnection) -> None:
         """It has logged in, or ended: a stranger no more."""
         ...

@@ -27,7 +27,7 @@ from broker.wire.versions import Version
 from broker.wire.writer import error_frame, escape
 
 from ..access.acceptor import Entrance
-from ..access.auth import ANONYMOUS
+from ..access.auth import ANONYMOUS, Principal
 from ..access.permissions import CREATE, Rights, not_created
 from ..destinations.temporary import Temporaries
 from ..subscriptions.subscription import SlotSubscription
@@ -70,8 +70,8 @@ class Session(SessionLife):
 
     __slots__ = (
         "_doomed", "_temporaries", "_transactions", "_used", "answers", "bytes_in", "channel", "client_id", "crowds",
-        "edge", "ended", "entrance", "handles", "id", "intake", "login_mark", "login_task", "outbox", "principal",
-        "rights", "subscriptions", "watch", "wire",
+        "edge", "ended", "entrance", "groups", "handles", "id", "intake", "login_mark", "login_task", "outbox",
+        "principal", "rights", "subscriptions", "watch", "wire",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +93,8 @@ class Session(SessionLife):
         self.principal = ""
         self.login_mark = 0
         """Principal.mark"""
+        self.groups: tuple[str, ...] | None = None
+        """Of who was proven elsewhere; None: as the table of users has them."""
         self.rights: Rights | None = None
         self.ended = False
         """The client has sent its last byte."""
@@ -254,11 +256,15 @@ class Session(SessionLife):
         self.entrance = entrance
         self.wire.remembers_in(entrance.memo)
 
-    def logged_in(self, user: str, mark: int, version: Version) -> None:
-        """It may go on, as this user. mark: Principal.mark."""
+    def logged_in(self, principal: Principal, version: Version) -> None:
+        """It may go on, as this user."""
         self._opens()
         self.entrance.members.came()
-        self.principal, self.login_mark = user, mark
+        self.principal, self.login_mark = principal.name, principal.mark
+        if principal.outside:
+            self.groups = principal.groups
+        if principal.until:
+            self.edge.expiries.note(self.id, principal.until)
         self.authorised()
         self.edge.known(self)
         self.wire.accept_login(version)
@@ -267,7 +273,8 @@ class Session(SessionLife):
 
     def authorised(self) -> None:
         """Its rights are those of its user now."""
-        self.rights = self.edge.rights(self.principal)
+        groups = self.groups
+        self.rights = self.edge.rights(self.principal) if groups is None else self.edge.rights_of(groups)
 
     # ── answers ────────────────────────────────────────────────────────────────────────────────────
 

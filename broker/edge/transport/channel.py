@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import Protocol
 
+from broker.core.certificates import PeerCertificate
 from broker.core.errors import Code
 from broker.core.reasons import Reason
 
@@ -33,6 +34,7 @@ class Channel(Protocol):
     texts            a large frame that is valid UTF-8 is to be announced as text (`write_part`).
     tls_subject      subject of the verified client certificate ("CN=sensor,O=Acme"), or None.
     user             who it is, because it came in by a way that only the broker itself has; "": CONNECT must say.
+    certificate      what else that certificate says, or None.
     tls_name         the host that the client has asked for in its TLS handshake (SNI); empty: none.
     reason           why the channel ended by itself (a WebSocket violation …), or None when the peer went or
                      the session closed it. Read it in `lost()`.
@@ -44,6 +46,7 @@ class Channel(Protocol):
     framed: bool
     tls_subject: str | None
     user: str
+    certificate: PeerCertificate | None
     tls_name: str
     reason: Reason | None
 
@@ -100,6 +103,7 @@ class _Gone:
     texts = False
     tls_subject: str | None = None
     user = ""
+    certificate: PeerCertificate | None = None
     tls_name = ""
     reason: Reason | None = None
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from broker.config.acceptor import AcceptorSettings
 from broker.config.ports import edge_acceptors
 from broker.config.settings import Settings
+from broker.core.certificates import PeerCertificate
 from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike, next_connection_id
@@ -60,6 +61,7 @@ class InsideChannel:
     framed = False
     texts = False
     tls_subject: str | None = None
+    certificate: PeerCertificate | None = None
     tls_name = ""
     transport_name = INSIDE
 

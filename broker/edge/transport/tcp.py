@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.config.acceptor import AcceptorSettings
-from broker.core.certificates import subject
+from broker.core.certificates import PeerCertificate, peer_certificate
 from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike, next_connection_id
@@ -59,8 +59,8 @@ class StreamChannel(asyncio.BaseProtocol):
 
     __slots__ = (
         "__weakref__", "_acceptor", "_edge", "_linger", "_loop", "_peer_done", "_reading", "_receive", "_rest",
-        "_rounds", "_session", "_shared", "_transport", "closing", "id", "peer", "portion", "reason", "tls_name",
-        "tls_subject", "transport_name",
+        "_rounds", "_session", "_shared", "_transport", "certificate", "closing", "id", "peer", "portion", "reason",
+        "tls_name", "tls_subject", "transport_name",
     )  # fmt: skip
 
     framed = False
@@ -73,6 +73,7 @@ class StreamChannel(asyncio.BaseProtocol):
         self.transport_name = transport_name
         self.peer = ""
         self.tls_subject: str | None = None
+        self.certificate: PeerCertificate | None = None
         self.tls_name = ""
         self.reason: Reason | None = None
         self.closing = False
@@ -100,7 +101,8 @@ class StreamChannel(asyncio.BaseProtocol):
         """Opens the session. TLS: called when the handshake is done."""
         self._transport = transport
         self.peer = self.peer or peer_name(transport.get_extra_info("peername"))
-        self.tls_subject = subject(transport.get_extra_info("peercert"))
+        self.certificate = peer_certificate(transport.get_extra_info("peercert"))
+        self.tls_subject = self.certificate.subject if self.certificate is not None else None
         self.tls_name = asked_host(transport.get_extra_info("ssl_object"))
         acceptor = self._acceptor
         self._transport.set_write_buffer_limits(acceptor.write_buffer_high_bytes, acceptor.write_buffer_low_bytes)

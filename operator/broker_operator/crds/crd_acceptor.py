@@ -17,8 +17,9 @@ OWN = (
     "tls_client_auth", "tls_min_version", "tls_ciphers", "tls_sni_host",
 )  # fmt: skip
 """Settings of an acceptor that a resource says in another way."""
-OPENING = ("default_user", "implicit_connect")
-"""… and those it cannot say: with them everybody at a port is any user, without a passcode. Who may write a
+OPENING = ("default_user", "implicit_connect", "login_by", "certificate_user", "client_ids")
+"""… and those it cannot say: with them everybody at a port is any user, without a passcode of his (its author names the
+CA of client certificates as well), or has another's client-id. Who may write a
 StompAcceptor is not asked who may be whom: that stands in a StompUser and its Secret."""
 
 

@@ -125,7 +125,7 @@ async def test_nobody_logs_in_twice_or_after_the_end() -> None:
     session, _ = Bench().session()
     before = session.edge.counters.logins
     with pytest.raises(IllegalMove, match="OPEN does not follow OPEN"):
-        session.logged_in("eve", 0, Version.V12)
+        session.logged_in(Principal("eve"), Version.V12)
     with pytest.raises(IllegalMove, match="CHECKING does not follow OPEN"):
         session.is_checked()
     with pytest.raises(IllegalMove, match="CLAIMING does not follow OPEN"):
@@ -133,7 +133,7 @@ async def test_nobody_logs_in_twice_or_after_the_end() -> None:
     assert session.principal == ANONYMOUS.name and session.edge.counters.logins == before
     session.close(Reason.SHUTDOWN)
     with pytest.raises(IllegalMove, match="OPEN does not follow CLOSED"):
-        session.logged_in("eve", 0, Version.V12)
+        session.logged_in(Principal("eve"), Version.V12)
     with pytest.raises(IllegalMove, match="LEAVING does not follow CLOSED"):
         session._leaves()
 

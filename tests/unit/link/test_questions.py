@@ -81,7 +81,7 @@ def test_an_edge_that_asks_without_end_is_bounded():
 
 def test_and_takes_nothing_from_another():
     pair = Pair()
-    pair.answers.view = view
+    pair.answers.open(view)
     for _ in range(MOST):
         pair.ask(b'{"kind":"long","steps":3}')
     for edge in ("e2", "e3"):
@@ -92,7 +92,7 @@ def test_and_takes_nothing_from_another():
     pair.run()
     assert sum(answer is not None for answer, _ in pair.got) == MOST + 2 * SHARE
     pair.ask(b'{"kind":"next","steps":0}', "e4")
-    assert pair.got[-1] == (b'{"kind":"next"}', "") and not pair.answers._open, "nothing is remembered of who has asked"
+    assert pair.got[-1] == (b'{"kind":"next"}', "") and not pair.answers._under_way, "nothing is remembered of who has asked"
 
 
 def test_a_stream_that_ends_answers_everything():

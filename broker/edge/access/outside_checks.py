@@ -1,0 +1,102 @@
+"""Checks of logins that the table of users does not decide: signatures of tokens, questions to an LDAP server.
+
+As for passcodes (login_queue.py): a bounded number of threads, addresses take turns, wrong ones earn waits. Each kind
+has threads of its own: an LDAP server that does not answer keeps no token waiting.
+
+Rule: whatever is checked is checked in a thread; the loop only waits. Keeps no secret: what is remembered of a login
+that was right is an HMAC under a key of this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from broker.core.errors import Code, RefusedError
+from broker.seams.clock import Clock
+from broker.seams.entropy import token
+
+from ..transport.channel import Channel
+from ..transport.shares import network
+from ..transport.tcp import peer_host
+from .auth import MAX_REMEMBERED, MAX_WAITING, Principal, refusal
+from .login_queue import Check, LoginQueue, Penalties
+from .users import MAX_NAME
+
+log = logging.getLogger("stampede.edge")
+
+
+class OutsideChecks:
+    """Of one kind. kept_s: so long a right login is remembered; 0: until it ends by itself."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        threads: int,
+        kind: str,
+        kept_s: float = 0.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._clock = clock
+        self._kind = kind
+        self._kept_s = kept_s
+        self._penalties = Penalties(clock, sleep)
+        self._turns = LoginQueue(threads, MAX_WAITING, self._penalties.blocked)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=kind)
+        self._key = token(32).encode()
+        self._right: dict[bytes, tuple[Principal, float]] = {}
+
+    def known(self, *secret: str) -> Principal | None:
+        """Whose login this is, if that was found a moment ago."""
+        found = self._right.get(self._digest(secret))
+        if found is None:
+            return None
+        principal, until = found
+        return principal if until > self._clock.monotonic() else None
+
+    def forget(self) -> None:
+        """What was right may not be so any more."""
+        self._right.clear()
+
+    async def run(
+        self, name: str, channel: Channel, secret: tuple[str, ...], check: Callable[[], Principal | str]
+    ) -> Principal:
+        """check: in a thread; a principal, or why it is none, for the log. name: who it is said to be. Raises
+        RefusedError(LOGIN_FAILED)."""
+        pair = network(peer_host(channel.peer)), name[:MAX_NAME]
+        paid = await self._penalties.serve(pair)
+        turn = Check(pair[1])
+        try:
+            self._turns.wait(turn, pair[0], self._penalties.proven(pair), paid)
+            await turn.granted
+            found = await asyncio.get_running_loop().run_in_executor(self._pool, check)
+        finally:
+            self._turns.over(turn)
+        if isinstance(found, str):
+            self._penalties.failed(pair)
+            log.info("%s #%d: login by %s failed: %s", channel.peer, channel.id, self._kind, found)
+            raise RefusedError(Code.LOGIN_FAILED, refusal(name))
+        self._penalties.succeeded(pair)
+        self._remember(secret, found)
+        return found
+
+    def close(self) -> None:
+        """Ends its threads; does not wait for them."""
+        self._turns.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _remember(self, secret: tuple[str, ...], principal: Principal) -> None:
+        now = self._clock.monotonic()
+        until = now + self._kept_s if self._kept_s else principal.until
+        if principal.until:
+            until = min(until, principal.until)
+        if len(self._right) >= MAX_REMEMBERED:
+            del self._right[next(iter(self._right))]
+        self._right[self._digest(secret)] = principal, until
+
+    def _digest(self, secret: tuple[str, ...]) -> bytes:
+        # Lengths keep ("ab", "c") and ("a", "bc") apart.
+        return hmac.digest(self._key, b"".join(b"%d:%b" % (len(s), s.encode()) for s in secret), "sha256")

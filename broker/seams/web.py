@@ -1,0 +1,58 @@
+"""HTTP questions to servers that the settings name (issuers of tokens).
+
+Rule: https, or http on this machine; no redirects, no proxies, bounded in bytes and seconds. Blocks: callers use a
+thread.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import time
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+
+PIECE = 64 * 1024
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """It stays an error."""
+
+
+def is_safe(url: str) -> bool:
+    """https, or http on this machine: nobody in between has a say in the answer."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if parts.scheme == "https":
+            return bool(host)
+        return parts.scheme == "http" and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
+    except ValueError:
+        return False
+
+
+def fetch(url: str, *, ca_file: str, token_file: str, seconds: float, most: int) -> bytes:
+    """The body of the answer. token_file: what to ask with, as a bearer token. Raises OSError or ValueError."""
+    if not is_safe(url):
+        raise ValueError(f"{url[:200]!r} is not https, nor http on this machine")
+    ends = time.monotonic() + seconds
+    context = ssl.create_default_context(cafile=ca_file or None)
+    opener = build_opener(HTTPSHandler(context=context), _NoRedirects(), ProxyHandler({}))
+    request = Request(url, headers={"Accept": "application/json"})
+    if token_file:
+        with open(token_file, encoding="ascii") as file:
+            request.add_header("Authorization", f"Bearer {file.read().strip()}")
+    try:
+        with opener.open(request, timeout=seconds) as answer:
+            body = b""
+            while piece := answer.read1(PIECE):
+                body += piece
+                if len(body) > most:
+                    raise ValueError(f"the answer of {url[:200]!r} is larger than {most} bytes")
+                if time.monotonic() > ends:
+                    raise TimeoutError(f"{url[:200]!r} has not answered within {seconds:g} s")
+            return body
+    except HTTPError as error:
+        raise OSError(f"{url[:200]!r} answers {error.code}") from None

@@ -1,0 +1,20 @@
+"""Who is known elsewhere, as far as the settings say."""
+
+from __future__ import annotations
+
+from broker.config.settings import EdgeSettings, Settings
+from broker.edge.access.outside import Outside
+from broker.seams.clock import SystemClock
+
+
+def test_without_issuers_nobody_is() -> None:
+    outside = Outside(Settings(), SystemClock(), lambda: None)
+    assert outside.tokens is None and not outside.holds(0) and not outside.holds(7)
+    outside.close()
+
+
+def test_a_login_of_a_key_that_nobody_has_does_not_hold() -> None:
+    issuers = {"x": {"issuer": "https://id.example.org", "audience": "us"}}
+    outside = Outside(Settings(edge=EdgeSettings(issuers=issuers)), SystemClock(), lambda: None)
+    assert outside.tokens is not None and not outside.holds(7)
+    outside.close()

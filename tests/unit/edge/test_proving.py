@@ -1,0 +1,105 @@
+"""The ways to log in, in order, and the hosts and acceptors that have their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.core.certificates import peer_certificate
+from broker.edge.access.auth import Principal
+from broker.edge.access.users import User
+
+from .bench import Bench, Wire
+
+SUBJECT = ((("organizationName", "Acme, Inc."),), (("commonName", "ada"),))
+CERTIFICATE = {
+    "subject": SUBJECT,
+    "subjectAltName": (("DNS", "a.example.org"), ("email", "ada@x"), ("email", "eve@x"), ("URI", "spiffe://x/ada")),
+    "notAfter": "Jan  1 00:00:00 2050 GMT",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("cn", "ada"),
+        ("dn", "CN=ada,O=Acme\\, Inc."),
+        ("dns", "a.example.org"),
+        ("email", None),
+        ("uri", "spiffe://x/ada"),
+    ],
+)
+def test_what_of_a_certificate_is_the_name(kind: str, name: str | None) -> None:
+    found = peer_certificate(CERTIFICATE)
+    assert found is not None and found.name(kind) == name and found.not_after == 2524608000
+
+
+def test_two_names_are_none() -> None:
+    found = peer_certificate({"subject": (*SUBJECT, (("commonName", "eve"),))})
+    assert found is not None and found.name("cn") is None and found.not_after == 0
+    assert peer_certificate({}) is None
+
+
+def joined(bench: Bench, headers: str = "", port: str = "tcp", host: str = "h", certified: bool = True) -> Any:
+    wire: Any = Wire()
+    wire.transport_name = port
+    wire.certificate = peer_certificate(CERTIFICATE) if certified else None
+    session = bench.edge.open(wire)
+    session.receive(f"CONNECT\naccept-version:1.2\nhost:{host}\n{headers}\n\0".encode())
+    return session
+
+
+def house(**edge: Any) -> Bench:
+    acceptors = {"both": {"port": 1, "login_by": "certificate,passcode"}, "dn": {
+        "port": 2, "login_by": "certificate", "certificate_user": "dn"}}  # fmt: skip
+    bench = Bench(acceptors, virtual_hosts={"shop": {"login_by": "certificate"}}, **edge)
+    auth: Any = bench.edge.auth
+    auth.replace(
+        {name: User(name, "$argon2id$x") for name in ("ada", "bob", "CN=ada,O=Acme\\, Inc.", "$host/shop.ada")}
+    )
+    auth.try_now = lambda login, passcode, peer="": auth.trusted(login) if passcode == "right" else None
+    return bench
+
+
+async def test_ports_and_hosts_have_ways_of_their_own() -> None:
+    bench = house()
+    assert joined(bench, port="both").principal == "ada"
+    assert joined(bench, port="dn").principal == "CN=ada,O=Acme\\, Inc."
+    assert joined(bench, host="shop").principal == "$host/shop.ada"
+    assert joined(bench, "login:bob\npasscode:right\n", "both", certified=False).principal == "bob"
+    assert not joined(bench, port="tcp").connected  # there it counts for nothing
+    assert joined(bench, "login:bob\npasscode:right\n").principal == "bob"
+
+
+async def test_another_login_than_the_certificate_s_is_refused_before_anything_else() -> None:
+    bench = house()
+    assert joined(bench, "login:bob\npasscode:right\n", "both").closed
+    assert joined(bench, "login:ada\npasscode:wrong\n", "both").principal == "ada"
+    assert bench.edge.counters.login_failures == 1
+
+
+async def test_a_certificate_ends_with_its_session_and_a_passcode_is_no_matter_to_it() -> None:
+    bench = house()
+    session = joined(bench, port="both")
+    assert len(bench.edge.expiries) == 1
+    auth: Any = bench.edge.auth
+    bench.edge.expel(auth.replace({"ada": User("ada", "$argon2id$other")}))
+    assert not session.closed
+    bench.edge.expel(auth.replace({"bob": User("bob", "$argon2id$x")}))
+    assert session.closed
+
+
+async def test_who_came_in_with_a_changed_passcode_stays_as_long_as_the_grace_says() -> None:
+    bench = house(login_grace_s=60)
+    auth: Any = bench.edge.auth
+    auth.try_now = lambda login, passcode, peer="": Principal(login, (), hash("$argon2id$x"))
+    ada, bob = joined(bench, "login:ada\npasscode:x\n"), joined(bench, "login:bob\npasscode:x\n")
+    due: list[Any] = []
+    bench.edge.beats.deadline = lambda at, then: due.append((at - bench.edge.clock.monotonic(), then))  # type: ignore
+    bench.edge.expel(auth.replace({"ada": User("ada", "$argon2id$other")}))
+    assert bob.closed and not ada.closed
+    ((seconds, then),) = [each for each in due if each[0] > 50]
+    assert 59 < seconds <= 60
+    then()
+    assert ada.closed
