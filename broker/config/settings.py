@@ -205,6 +205,12 @@ class EdgeSettings:
     issuers: dict[str, Any] = table(
         "who issues tokens (JWT) that count as logins: name = table of `issuer` settings", "where login_by has `token`"
     )
+    audit: str = setting(
+        "failures",
+        "off|failures|all",
+        "what of clients the log stampede.audit has: logins that failed and what was denied, or each login and end too",
+        "each login and each end is a line",
+    )
     login_grace_s: float = setting(
         0.0,
         "seconds",

@@ -38,6 +38,7 @@ from .destinations.directory import Directory, LocalClientIds, LocalNames
 from .requests.growing import Newcomers
 from .requests.inbound import Inbound
 from .requests.live_changes import LiveChanges
+from .session import audit_trail
 from .session.added_headers import Numbers
 from .session.counters import EdgeCounters
 from .session.expiries import Expiries
@@ -214,6 +215,8 @@ class Edge:
         self.known(session)
         if session.principal:
             session.entrance.members.went()
+            if self.settings.edge.audit == "all":
+                audit_trail.note(session, session.channel.peer, "disconnect", reason.value)
         counters = self.counters
         counters.closed[reason] = counters.closed.get(reason, 0) + 1
         level = logging.DEBUG if reason in QUIET else logging.INFO

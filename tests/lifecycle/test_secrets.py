@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import ssl
@@ -59,7 +60,7 @@ def test_certificate_is_reloaded_without_restart(tmp_path: Path):
 
 
 def test_passcodes_are_in_no_log_line_error_or_metric(tmp_path: Path):
-    broker = Broker(tmp_path, level="DEBUG")
+    broker = Broker(tmp_path, {"edge.audit": "all"}, level="DEBUG")
     add_user(broker, "alice", PASSCODE)
     said = []
     with broker:
@@ -75,6 +76,11 @@ def test_passcodes_are_in_no_log_line_error_or_metric(tmp_path: Path):
             f"CONNECT\naccept-version:1.2\nhost:h\npasscode:{PASSCODE}\\q\n\n\0",
             f"CONNECT\naccept-version:1.2\nhost:h\nlogin:alice\nPasscode:{PASSCODE}\n\n\0",
             f"SEND\nlogin:alice\npasscode:{PASSCODE}\n\n\0",
+            *(
+                f"CONNECT\naccept-version:1.2\nhost:h\nlogin:alice\n{name}:{PASSCODE}\n\n\0"
+                for name in ("authorization", "Authorization", "passcodes", "pass-code", "password", "x-token")
+            ),
+            f"CONNECT\naccept-version:1.2\nhost:h\nlogin:alice\nauthorization:Bearer {PASSCODE}\n\n\0",
             f"CONNECT\naccept-version:1.2\nhost:h\nlogin:alice\npasscode:{PASSCODE}" + "x" * 70_000,
         ]
         for attempt in attempts:
@@ -91,3 +97,33 @@ def test_passcodes_are_in_no_log_line_error_or_metric(tmp_path: Path):
     for file in broker.data.rglob("*"):
         if file.is_file():
             assert PASSCODE.encode() not in file.read_bytes(), file
+
+
+def test_the_audit_log_says_who_came_in_who_did_not_and_what_was_denied(tmp_path: Path):
+    settings = {"edge.audit": "all", "edge.permissions.#.consume": "staff"}
+    broker = Broker(tmp_path, settings)
+    add_user(broker, "alice", PASSCODE)
+    with broker:
+        with Client(broker.port) as client:
+            client.connect({"login": "alice", "passcode": PASSCODE, "client-id": "alice.x"})
+            client.send("SEND", {"destination": "/queue/a"}, b"a secret body")
+            client.expect("ERROR")
+        # The last one has mistaken the login for the passcode.
+        for login, passcode in (("alice", WRONG), (PASSCODE, "alice")):
+            with Client(broker.port) as client:
+                client.send("CONNECT", {"accept-version": "1.2", "host": "h", "login": login, "passcode": passcode})
+                client.expect("ERROR")
+        assert broker.stop() == 0
+    lines = [json.loads(line[line.index("{") :]) for line in broker.log().splitlines() if "stampede.audit" in line]
+    told = [(line["who"], line["action"], line["target"], line["outcome"]) for line in lines]
+    assert told == [
+        ("alice", "login", "", "done"),
+        ("alice", "send", "a", "not-allowed"),
+        ("alice", "disconnect", "", "refused"),
+        ("alice", "login", "", "login-failed"),
+        ("", "login", "", "login-failed"),
+    ]
+    assert all(line["from"].startswith("127.0.0.1:") and line["connection"] for line in lines)
+    assert lines[0]["client_id"] in ("", "alice.x") and lines[1]["client_id"] == "alice.x"
+    for secret in (PASSCODE, WRONG, "a secret body"):
+        assert secret not in broker.log()

@@ -19,6 +19,7 @@ from broker.engine.address.address_settings import plain_routing
 
 from ..access.permissions import ADDRESS, DURABLE, OWN, Rights, full_name
 from ..destinations.send_route import Route
+from ..session import audit_trail
 from ..session.session import Session
 from ..subscriptions.subscription import SlotSubscription
 
@@ -112,6 +113,8 @@ def refusal(session: Session, rights: Rights, operation: str, address: str, queu
     if match is not None:
         fix = f'add a group of the user to edge.permissions."{match}".{operation}'
     name = full_name(address, None if queue == address and FQQN not in (match or "") else queue)[:100]
+    if session.edge.settings.edge.audit != "off":
+        audit_trail.note(session, session.channel.peer, operation, "not-allowed", target=name)
     return RefusedError(Code.NOT_ALLOWED, f"user '{session.login}' lacks {operation} at '{name}': {fix}")
 
 

@@ -22,7 +22,7 @@ from ..access.auth import Principal, refusal
 from ..access.client_ids import check_client_id
 from ..destinations.asking import ask
 from ..destinations.directory import Done
-from ..session import heartbeat
+from ..session import audit_trail, heartbeat
 from ..session.session import Session
 from .proving import prove
 
@@ -39,8 +39,8 @@ def connect(session: Session, frame: Frame) -> None:
     _enter_host(session, headers.get("host"))
     try:
         proof = prove(session, headers)
-    except RefusedError:
-        session.edge.counters.login(False)
+    except RefusedError as refused:
+        _failed(session, frame, refused)
         raise
     if isinstance(proof, Principal):
         _identify(session, frame, version, proof)
@@ -61,9 +61,7 @@ async def _login(session: Session, frame: Frame, version: Version, proof: Callab
     try:
         principal = await proof()
     except RefusedError as refused:
-        session.edge.counters.login(False)
-        if (notify := session.edge.notify) is not None:
-            notify(Notice(NoticeKind.SECURITY_AUTHENTICATION_VIOLATION, session.id, login or "", session.channel.peer))
+        _failed(session, frame, refused)
         session.check_is_over()
         session.fail(refused.code, refused.detail, frame.receipt)
         return
@@ -78,6 +76,19 @@ async def _login(session: Session, frame: Frame, version: Version, proof: Callab
     if session.connected:
         session.outbox.flush()
         session.intake.unpark()
+
+
+def _failed(session: Session, frame: Frame, refused: RefusedError) -> None:
+    """A login was refused: counted, and told to who keeps watch."""
+    edge = session.edge
+    edge.counters.login(False)
+    login = session.host.inside(frame.headers.get("login", ""))
+    # What is nobody's name is not told: it may be a passcode in the wrong place.
+    who = login if edge.auth.knows(login) else ""
+    if (notify := edge.notify) is not None:
+        notify(Notice(NoticeKind.SECURITY_AUTHENTICATION_VIOLATION, session.id, who, session.channel.peer))
+    if edge.settings.edge.audit != "off":
+        audit_trail.note(session, session.channel.peer, "login", refused.code.name.lower().replace("_", "-"), who)
 
 
 def _identify(session: Session, frame: Frame, version: Version, principal: Principal) -> None:

@@ -34,6 +34,7 @@ from ..subscriptions.subscription import SlotSubscription
 from ..subscriptions.wildcard_subscription import block
 from ..transport.channel import GONE, Channel
 from ..transport.shares import network
+from . import audit_trail
 from .blocked_sends import Crowds
 from .open_errors import to_be_told
 from .outbound import Outbound
@@ -270,6 +271,8 @@ class Session(SessionLife):
         self.wire.accept_login(version)
         self.edge.counters.login(True)
         self.tell(NoticeKind.CONNECTION_CREATED)
+        if self.edge.settings.edge.audit == "all":
+            audit_trail.note(self, self.channel.peer, "login", "done")
 
     def authorised(self) -> None:
         """Its rights are those of its user now."""
@@ -470,6 +473,8 @@ class Session(SessionLife):
             return
         self._error(code, detail, receipt, about)
         self.outbox.flush()
+        if code is Code.LOGIN_FAILED:
+            detail = ""  # the login is in it: a stranger's may be a passcode in the wrong place
         self.close(code.reason, f"{code.name}: {detail}" if detail else code.name)
 
     def close(self, reason: Reason, detail: str = "") -> None:

@@ -101,6 +101,7 @@ class Wire:
     framed = False
     texts = False
     tls_subject = None
+    certificate = None
     user = ""
     tls_name = ""
     reason: Reason | None = None
