@@ -92,7 +92,9 @@ def test_and_takes_nothing_from_another():
     pair.run()
     assert sum(answer is not None for answer, _ in pair.got) == MOST + 2 * SHARE
     pair.ask(b'{"kind":"next","steps":0}', "e4")
-    assert pair.got[-1] == (b'{"kind":"next"}', "") and not pair.answers._under_way, "nothing is remembered of who has asked"
+    assert pair.got[-1] == (b'{"kind":"next"}', "") and not pair.answers._under_way, (
+        "nothing is remembered of who has asked"
+    )
 
 
 def test_a_stream_that_ends_answers_everything():
