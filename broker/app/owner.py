@@ -250,13 +250,13 @@ class OwnerProcess(ClusterProcess):
             self.port.write_body,
         )  # fmt: skip
         self.port.attach(self.coordinator)
-        self.shard.cross_slots_by(self.coordinator)
+        self.shard.crossing = self.coordinator
         self.node = Node(
             self.id, self.shard, self.journal, self.leaders, self.followers, self.server, self.table, self.coordinator,
             self.clock, seeds, self._later, settings.cluster.min_in_sync, lambda: self._edges,
         )  # fmt: skip
         self.standing = Standing(self.node, self.leaders, self.clock)
-        self.shard.keep_for_others(self._keeper)
+        self.shard.others = self._keeper
         inspector = Inspector(self.journal, seeds, self._later, self.shard.durable)
         self.leaders.start(
             LeaderHome(

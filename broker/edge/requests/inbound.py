@@ -88,8 +88,8 @@ class Inbound:
                 break
         if self.batch or session.closed:
             self.submit()
-        elif self.publisher is not None:
-            self.publisher.last = None
+        else:
+            self._leave()
         if session.outbox.out:
             session.outbox.flush()
 

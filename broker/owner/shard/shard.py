@@ -82,6 +82,7 @@ class Shard:
     replicas   None: alone, every slot is led here and made when first needed. Else only those that were `adopt`ed;
                commands for others are dropped (whoever sent them has been told that the slot moved).
     steady     what counts delays and times to live, the alarm's too; None: the clock's wall.
+    others     who keeps the small state of a slot that is not led here, for the head of a new segment.
     crossing   who carries out what touches several slots; None: all slots are here, one log group does.
     """
 
@@ -134,7 +135,7 @@ class Shard:
         durable = replicas or Alone()
         self._gates = Gates(durable)
         self._commits = Commits(settings, journal, durable, self.stats, commit_io, prepare_io, later, self)
-        self._others: Callable[[int], Keeper | None] = lambda slot: None
+        self.others: Callable[[int], Keeper | None] = lambda slot: None
         self.crossing: Crossing | None = None
         self._idle: Callable[[], None] | None = None
         most = settings.engine.queue_memory_bytes
@@ -285,14 +286,6 @@ class Shard:
         if self._gates.shut:
             self.wake()
         self._commits.check_pressure()
-
-    def cross_slots_by(self, crossing: Crossing) -> None:
-        """What touches several slots is carried out by that from now on."""
-        self.crossing = crossing
-
-    def keep_for_others(self, keeper: Callable[[int], Keeper | None]) -> None:
-        """Who keeps the small state of a slot that is not led here, for the head of a new segment."""
-        self._others = keeper
 
     def configure(self, settings: EngineSettings, done: Callable[[], None] | None = None) -> None:
         """Other settings of addresses; `done` is called in the turn in which all slots have them."""
@@ -564,7 +557,7 @@ class Shard:
 
     def snapshot(self) -> Iterator[list[MetaRecord]]:
         """Small state of all slots, led here or followed, bit by bit."""
-        return small_state(lambda slot: self.engines.get(slot) or self._others(slot))
+        return small_state(lambda slot: self.engines.get(slot) or self.others(slot))
 
     def committed(self) -> None:
         """A commit is on the disk."""

@@ -77,7 +77,7 @@ class World:
             ME, self.shard, self.journal, self, self, self, self, self, self, self.surveys, self.later, 2,
             lambda: self.live_edges,
         )  # fmt: skip
-        self.shard.keep_for_others(self.keeper)
+        self.shard.others = self.keeper
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
