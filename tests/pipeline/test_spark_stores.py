@@ -77,6 +77,7 @@ def test_an_archive_that_only_spark_reaches(spark: Host, place: Path, tmp_path: 
         assert on_disk == {*left, *here(spark.call("live", lake, "events"), place)}
         sent_again(spark, broker, lake, source, place, sorted(int(row[0]) for row in found[1:]))
         assert spark.call("retain", lake, "9999-01-01") > 0 and not spark.call("live", lake, "messages")
+        assert not list((place / "lake/bodies").iterdir()), "a large body goes with its day"
 
 
 def sent_again(spark: Host, broker: Broker, lake: str, source: dict[str, str], place: Path, kept: list[int]) -> None:
