@@ -194,6 +194,9 @@ class Slow:
     def holds(self, *_: Any) -> bool:
         return True
 
+    def knows(self, _: str) -> bool:
+        return False
+
     def groups(self, _: str) -> tuple[str, ...]:
         return ()
 

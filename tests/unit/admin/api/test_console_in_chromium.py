@@ -68,7 +68,7 @@ class OfThree:
 
 async def test_the_console_follows_what_happens(tmp_path):
     async with running(tmp_path / "broker", engine={"addresses": {"#": {"max_delivery_attempts": 1}}}) as api:
-        api.broker.admin.api.cluster_map.topology = OfThree()
+        api.broker.admin._api.cluster_map.topology = OfThree()
         url = f"http://127.0.0.1:{api.broker.admin.port}/console"
         async with connect(api.url) as client, browser(tmp_path, f"{url}#queues") as page:
             await page.until(f"{TEXT}.includes('No queues.')")
@@ -122,7 +122,7 @@ async def test_an_owner_that_is_dead_is_one_trouble_and_nothing_of_it_is_being_f
     three = OfThree()
     three.dead = {"owner-2"}
     async with running(tmp_path / "broker") as api:
-        api.broker.admin.api.cluster_map.topology = three
+        api.broker.admin._api.cluster_map.topology = three
         await api.call("POST", "/queues", 201, address="orders")
         await api.call("POST", "/addresses/orders/messages", 201, body="one")
         url = f"http://127.0.0.1:{api.broker.admin.port}/console"
@@ -182,7 +182,7 @@ async def shots(page: Page, folder: Path) -> None:
 async def test_nothing_on_any_page_keeps_people_from_using_it(tmp_path):
     source = axe()
     async with running(tmp_path / "broker", engine={"addresses": {"#": {"max_delivery_attempts": 1}}}) as api:
-        api.broker.admin.api.cluster_map.topology = OfThree()
+        api.broker.admin._api.cluster_map.topology = OfThree()
         await api.call("POST", "/queues", 201, address="orders")
         await api.call("POST", "/addresses/orders/messages", 201, body="one")
         url = f"http://127.0.0.1:{api.broker.admin.port}/console"

@@ -53,19 +53,19 @@ async def test_a_stream_tells_what_is_there_and_then_what_has_changed(api):
     await api.call("POST", "/addresses/orders/messages", 201, body="x")
     assert (await event(answer))[1]["items"][0]["messages"] == 1
     answer.close()
-    await eventually(lambda: not api.broker.admin.api.events._streams)
+    await eventually(lambda: not api.broker.admin._api.events._streams)
 
 
 async def test_what_many_watch_is_asked_once(api, monkeypatch):
     monkeypatch.setattr(events, "EVERY_S", 60)
     asked: list[str] = []
-    ask = api.broker.admin.api.events._ask
+    ask = api.broker.admin._api.events._ask
 
     async def noted(op: Any, *rest: Any) -> Any:
         asked.append(op.name)
         return await ask(op, *rest)
 
-    monkeypatch.setattr(api.broker.admin.api.events, "_ask", noted)
+    monkeypatch.setattr(api.broker.admin._api.events, "_ask", noted)
     streams = [await watching(api, "/overview", "/queues?limit=3") for _ in range(5)]
     for answer in streams:
         assert {(await event(answer))[0] for _ in range(2)} == {0, 1}
@@ -122,7 +122,7 @@ async def test_a_reader_that_takes_nothing_has_gone_with_its_socket_and_what_wai
         await loop.sock_connect(reader, ("127.0.0.1", api.broker.admin.port))
         watched = "&".join(f"watch=/queues?sort={by}" for by in ("name", "-name", "messages", "-messages"))
         await loop.sock_sendall(reader, b"GET /api/v1/events?%b HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" % watched.encode())
-        streams = api.broker.admin.api.events._streams
+        streams = api.broker.admin._api.events._streams
         await eventually(lambda: bool(streams))
         own = {served for served in api.broker.admin._runner.server.connections if served not in others}
         assert len(own) == 1
@@ -130,7 +130,7 @@ async def test_a_reader_that_takes_nothing_has_gone_with_its_socket_and_what_wai
             for number in range(40):  # every answer is another one
                 await api.call("POST", f"/addresses/{'q' * 3000}{number}/messages", 201, body="x")
         await eventually(lambda: own.isdisjoint(api.broker.admin._runner.server.connections))
-    await eventually(lambda: not api.broker.admin.api.events._known)
+    await eventually(lambda: not api.broker.admin._api.events._known)
 
 
 async def test_who_may_not_any_more_hears_no_more(api):
