@@ -94,7 +94,11 @@ def drowsy(slot: Slot) -> bool:
 
 def wake_some(slot: Slot, command: Publish, turn: Turn) -> bool:
     """Some of those who sleep and are to get this message are awake now. True: there may be more of them."""
-    return _for_wildcards(slot, command) and _wake(slot, command.address, turn, WOKEN) >= WOKEN
+    if not _for_wildcards(slot, command):
+        return False
+    woken = _wake(slot, command.address, turn, WOKEN)
+    # The parts of one transaction are looked at in one turn: each may wake fewer than that.
+    return woken >= WOKEN or (woken > 0 and turn.work > turn.most)
 
 
 def _for_wildcards(slot: Slot, command: Publish) -> bool:
