@@ -110,8 +110,8 @@ def test_thousands_that_expire_at_one_moment_leave_in_pieces(settings, consumed)
 
 
 def test_what_has_to_wait_is_not_looked_at_again_in_each_turn():
-    """Of 30 queues whose messages expire at one moment a turn had 250 runs, and looked at all the others besides: 30,000
-    steps each turn, 100 turns long."""
+    """Of 30 queues whose messages expire at one moment a turn had 250 runs, and looked at all the others besides:
+    10,000 steps each turn, 50 turns long."""
     world = World()
     for n in range(12_000):
         world.publish(f"q{n % 30}", b"x", expires=world.now + 50)
