@@ -204,6 +204,7 @@ class Turn:
     def merge(self, group: Turn, appends: Sequence[LogRecord]) -> None:
         """What a part() has collected is of this one; `appends`: its records, as a log group."""
         self.appends += appends
+        self.work += group.work
         self.effects += group.effects
         self.fetches += group.fetches
         self.moves += group.moves
@@ -215,7 +216,7 @@ class Turn:
 
     def part(self) -> Turn:
         """An empty one for what becomes a log group of this one."""
-        return Turn(self.now, self.number, self.may, self.ahead)
+        return Turn(self.now, self.number, self.may, self.ahead, self.most)
 
 
 Effect = Deliver | Done | Refused | ConsumerClosed | BrowseEnd | Crowd

@@ -17,6 +17,7 @@ from broker.core.errors import Code, RefusedError
 from ..consumers.consumer import Consumer
 from ..queue import wishes
 from ..queue.queue import Queue
+from ..routing import dead_letter_queues
 from ..routing.addresses import delete, own_queue
 from ..routing.routing import check_budget, default_routing, resolve
 from ..state.slot import Slot
@@ -93,11 +94,24 @@ def drowsy(slot: Slot) -> bool:
 
 def wake_some(slot: Slot, command: Publish, turn: Turn) -> bool:
     """Some of those who sleep and are to get this message are awake now. True: there may be more of them."""
-    if command.queue is not None or command.routing is Routing.ANYCAST:
+    if not _for_wildcards(slot, command):
         return False
-    if command.routing is Routing.UNSET and default_routing(slot, command.address) is not Routing.MULTICAST:
-        return False
-    return _wake(slot, command.address, turn, WOKEN) >= WOKEN
+    woken = _wake(slot, command.address, turn, WOKEN)
+    # The parts of one transaction are looked at in one turn: each may wake fewer than that.
+    return woken >= WOKEN or (woken > 0 and turn.work > turn.most)
+
+
+def _for_wildcards(slot: Slot, command: Publish) -> bool:
+    """Will wildcards get it: as publish.py finds it when it has the queues."""
+    if command.queue is not None or command.routing is not Routing.UNSET:
+        return command.queue is None and command.routing is Routing.MULTICAST
+    address = slot.addresses.get(command.address)
+    # What the address is already counts before what its name would make of it.
+    if (address is None or dead_letter_queues.only(address)) and (
+        default_routing(slot, command.address) is Routing.MULTICAST
+    ):
+        return True
+    return address is not None and bool(address.multicast)
 
 
 def _wake(slot: Slot, address: str, turn: Turn, most: int) -> int:

@@ -129,16 +129,18 @@ def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:
     left = EXPIRED - turn.expired
     # As long as what is in memory; once a second at most (SWEEP_MS), and only when something has expired by its time.
     for level in queue.stores():
+        if left <= 0:
+            break  # another queue had all of the turn, too: then nothing here is looked at
         if not level:
             continue
         runs = list(level)
         level.clear()
-        for run in runs:
+        for at, run in enumerate(runs):
             if run.expires and run.expires <= now:
                 if left <= 0:
-                    level.append(run)
-                    earliest = now
-                    continue
+                    # In one piece: to look at each of them in each turn would be the square of what has expired.
+                    level.extend(runs[at:])
+                    break
                 left -= 1
                 turn.expires(1)
                 queue.left(run)
@@ -147,7 +149,7 @@ def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:
                 level.append(run)
                 if run.expires and (not earliest or run.expires < earliest):
                     earliest = run.expires
-    if earliest == now and left <= 0:
+    if left <= 0:
         queue.swept_out(0, now)
         slot.unfinished[queue] = None
         slot.watch_expiry(queue)  # one that nobody dispatches comes again with its time

@@ -282,10 +282,14 @@ def _publishing(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -> It
     # Known by duplicate ids: all of its messages, or none (C54).
     if any([repeated(slot, command) for command in commands]):
         return
+    most = turn.most
     for each in _by(PIECE, commands):
         if each is None:
             yield
             continue
+        if turn.work > most:  # one may wake dozens of wildcards
+            most = turn.work + turn.most
+            yield
         try:
             publish(slot, each, turn, checked=True)
         except RefusedError:

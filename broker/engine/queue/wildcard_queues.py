@@ -37,6 +37,7 @@ class Patterns:
         "_filters",
         "_memo",
         "_queues",
+        "_quiet",
         "_selective",
         "_sessions",
         "_sleepers",
@@ -53,7 +54,9 @@ class Patterns:
         self._selective: set[Queue] = set()
         self._sessions: dict[int, dict[int, None]] = {}
         self._memo: dict[str, list[Queue]] = {}
-        """Addresses no sleeper waits for, and the queues that match."""
+        """Addresses, and the queues that match."""
+        self._quiet: set[str] = set()
+        """Addresses no sleeper waits for."""
         self._filters: dict[str, Filters] = {}
         """Of these, what the queues take."""
 
@@ -102,7 +105,7 @@ class Patterns:
         self._sessions.setdefault(command.session, {})[command.consumer] = None
         self._asleep[command.consumer] = place, command
         self._sleepers.add(self._words(command.address), command.consumer)
-        self._forget()
+        self._quiet.clear()
 
     def forget(self, consumer: int, session: int) -> bool:
         """A consumer of the session has ended. Returns whether it was asleep."""
@@ -121,19 +124,23 @@ class Patterns:
     def sleepers(self, address: str, most: int = 0) -> list[Subscribe]:
         """Those who must be awake before a message of the address comes; they sleep no longer. most: so many of
         them, who came first first; 0: all."""
-        # In the memo: everybody who waits for this address was woken with its first message.
-        if address in self._memo or not self._asleep:
+        # Not by the memo of queues(): whoever only asks what is there (filters) wakes nobody.
+        if address in self._quiet or not self._asleep:
             return []
         found = [self._asleep[consumer] for consumer in self._sleepers.find(self._words(address))]
         found.sort(key=_place)
-        if most:
+        if most and len(found) > most:
             del found[most:]
+        else:
+            if len(self._quiet) >= REMEMBERED:
+                self._quiet.clear()
+            self._quiet.add(address)
         for _, command in found:
             self._wake(command)
         return [command for _, command in found]
 
     def queues(self, address: str) -> list[Queue]:
-        """The queues whose pattern matches. Ask sleepers() first."""
+        """The queues whose pattern matches. Those who are to have one of their own: sleepers() first."""
         found = self._memo.get(address)
         if found is None:
             if len(self._memo) >= REMEMBERED:

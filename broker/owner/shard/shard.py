@@ -51,7 +51,7 @@ from ..commit.release_gate import Gates, Touched
 from ..commit.replication_port import Alone, Replicas
 from ..commit.stats import ShardStats
 from ..transactions.large_commits import LargeCommit, TurnParts
-from ..transactions.transact import Crossing, carry_moves, large, published, transact, transacting, wary
+from ..transactions.transact import Crossing, carry_moves, published, transacting, wary
 from . import refusing
 from .all_slots import carry_out
 from .asked_steps import AskedSteps, Step
@@ -463,10 +463,12 @@ class Shard:
                     if here and not deferred.goes(here, command, published(command), turn):
                         continue
                     if not (crowded and self.pressure.meets_parts(engine, command, turn)):
-                        if large(command):
-                            self._in_pieces(command, transacting(self, command, turn, touched), (turn, touched, blobs))
+                        work = transacting(self, command, turn, touched)
+                        if next(work, self) is None:
+                            self._in_pieces(command, work, (turn, touched, blobs))
                             return self._put_back(commands)
-                        transact(self, command, turn, touched)
+                        if turn.work > WORK:
+                            return self._put_back(commands)
                     if (at := now()) - before > LONG_S:
                         self.blame.saw(at - before, command)
                     # One look at the clock a command: it says which one was slow.

@@ -157,10 +157,10 @@ class Coordinator:
 
         def apply(led: Engine, group: Turn) -> Iterator[None]:
             repeated = again(led)
-            left = PIECE
+            left, most = PIECE, group.most
             for part in own:
-                if left <= 0:
-                    left = PIECE
+                if left <= 0 or group.work > most:
+                    left, most = PIECE, group.work + group.most
                     yield
                 left -= units(part)
                 if isinstance(part, Publish):

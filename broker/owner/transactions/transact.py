@@ -77,14 +77,9 @@ def wary(shard: Engines, command: Transact, alone: bool) -> list[Engine]:
     return [engine for slot in here if (engine := shard.engine(slot)).wary]
 
 
-def transact(shard: Engines, command: Transact, turn: Turn, touched: Touched) -> None:
-    """All parts or none: check every part first, then apply them into one log group."""
-    for _ in transacting(shard, command, turn, touched):
-        pass
-
-
 def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched) -> Iterator[None]:
-    """The same in pieces. Between them nothing may happen in a slot of this owner: half of it is seen by nobody."""
+    """All parts or none: checks every part first, then applies them into one log group. In pieces, where it is much:
+    between them nothing may happen in a slot of this owner, half of it is seen by nobody."""
     # Slots of other owners: two phases instead of one record.
     if shard.crossing is not None and any(part.slot != command.slot for part in command.parts):
         shard.crossing.transact(command, turn)
@@ -118,10 +113,11 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
         engine.refuse(command, refused, turn)
         return
     group = turn.part()
-    left = 0
+    # Small ones are one step, but for what they make others do: a part may wake dozens of wildcards.
+    left, most = 0 if large(command) else PIECE, group.most
     for part in command.parts:
-        if left <= 0:
-            left = PIECE
+        if left <= 0 or group.work > most:
+            left, most = PIECE, group.work + group.most
             yield
         left -= units(part)
         if type(part) is Publish:

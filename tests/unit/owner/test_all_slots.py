@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.config.settings import Settings
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import (
@@ -13,6 +15,7 @@ from broker.core.commands import (
     Settle,
     Subscribe,
     SubscribeAll,
+    Transact,
     UnsubscribeAll,
 )
 from broker.core.effects import Deliver, Done, Refused
@@ -215,6 +218,25 @@ def test_the_first_message_for_many_that_sleep_wakes_some_of_them_a_turn() -> No
     assert sorted(delivered(owner.effects)) == sorted(2 * [n * 256 + slot_of("w.x") for n in range(1, MANY + 1)])
     assert [effect.seq for effect in owner.effects if isinstance(effect, Done)] == [3, 1, 2]
     assert len(delivered(owner.ask(publish("w.x")))) == MANY
+
+
+@pytest.mark.parametrize("others", [0, WOKEN])
+def test_a_transaction_to_many_addresses_wakes_some_a_turn(others: int) -> None:
+    """Each of its parts woke fewer than have to wait, in a slot of its own: up to 5,000 queues in one step."""
+    owner = Owner()
+    owner.ask(*[subscribe(n, "w.#") for n in range(1, WOKEN)], *[subscribe(WOKEN + n, "z.#") for n in range(others)])
+    parts: list = [publish(f"w.{n}") for n in range(200)]
+    owner.effects = []
+    owner.shard.submit([Transact(parts[0].slot, 9, 5, parts)])
+    made, before = [], 0
+    while owner.machine.turn() or owner.machine.busy():
+        made.append(owner.consumers() - before)
+        before = owner.consumers()
+        for io in owner.machine.busy():
+            io.run_one()
+    assert max(made) <= WORK + WOKEN
+    assert len(delivered(owner.effects)) == 200 * (WOKEN - 1)
+    assert [effect.seq for effect in owner.effects if isinstance(effect, Done)] == [5]
 
 
 def test_of_many_that_sleep_one_who_goes_meanwhile_is_not_woken() -> None:
