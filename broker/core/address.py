@@ -15,6 +15,7 @@ RECURRING: Final = "$scheduled."
 """Beginning of the addresses where messages rest that are sent again and again (engine/publishing/recurring.py), before
 the address they are for. No client can name one; operators can."""
 
+
 class Routing(IntEnum):
     """How an address hands a message to its queues (Artemis' address model)."""
 
