@@ -44,8 +44,7 @@ def _nobody_stays() -> Iterator[None]:
 @pytest.fixture(scope="module", autouse=True)
 def _collected_as_before() -> Iterator[None]:
     """A process of ours that ran within this one has set Python's collector for itself (broker/app/process/garbage.py).
-    What it
-    froze has no referrers for gc: hypothesis takes its own generators for garbage then."""
+    What it froze has no referrers for gc: hypothesis takes its own generators for garbage then."""
     thresholds, callbacks = gc.get_threshold(), gc.callbacks.copy()
     yield
     gc.set_threshold(*thresholds)

@@ -3,7 +3,8 @@
 A process that recovers for a minute must not be killed by a liveness probe. The real admin port comes later and takes
 the socket over, so nobody is refused in between.
 
-Rule: the standard library only, and two answers. Must not know what is being waited for.
+Rule: the standard library only, and three answers: alive, ready or not, and to anything else that it starts, which is
+to be asked again. Must not know what is being waited for.
 """
 
 from __future__ import annotations
@@ -14,18 +15,27 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from broker.config.settings import AdminSettings
 from broker.core.errors import ConfigError
 
 _PATIENCE_S = 5.0
+_LAST_S = 0.5
+"""So long those have who have connected and not been answered yet, before the real port is there."""
 _LONGEST = 8192
+
+
+STARTING: Final = {
+    "type": "urn:stampede:problem:starting", "title": "It starts", "detail": "the process is starting",
+    "fix": "ask again in a moment; /readyz says how far it is",
+}  # fmt: skip
+"""What is answered to whoever asks for more (RFC 9457)."""
 
 
 class EarlyServer:
     """`state`: as AdminServer's `ready`. Clients may be served some tenths of a second before the real port is there:
-    then /readyz says so, and other requests are dropped, to be asked again."""
+    then /readyz says so, and the API still that it starts."""
 
     def __init__(self, settings: AdminSettings, state: Callable[[], tuple[bool, dict[str, Any]]]) -> None:
         self._settings = settings
@@ -50,7 +60,7 @@ class EarlyServer:
     async def hand_over(self) -> socket.socket | None:
         """The listening socket, for whoever answers from now on; None: there is none, or several addresses have one."""
         several = self._server is not None and len(self._server.sockets) > 1
-        await self._close()
+        await self._close(_LAST_S)
         taken, self._socket = self._socket, None
         if taken is not None and several:
             taken.close()
@@ -64,10 +74,12 @@ class EarlyServer:
             self._socket.close()
             self._socket = None
 
-    async def _close(self) -> None:
+    async def _close(self, patience_s: float = 0.0) -> None:
         server, self._server = self._server, None
         if server is not None:
             server.close()
+            if self._talks and patience_s:
+                await asyncio.wait(self._talks, timeout=patience_s)
             for talk in list(self._talks):
                 talk.cancel()
             await asyncio.gather(*self._talks, return_exceptions=True)
@@ -89,16 +101,19 @@ class EarlyServer:
 
     def _answer(self, path: list[bytes]) -> bytes:
         ready, details = self._state()
+        kind, later = b"application/json", b""
+        status = b"200 OK" if ready else b"503 Service Unavailable"
         if path == [b"/healthz"]:
             status, body = b"200 OK", b"alive\n"
-        elif ready and path != [b"/readyz"]:
-            return b""
-        else:
-            status = b"200 OK" if ready else b"503 Service Unavailable"
+        elif path == [b"/readyz"]:
             body = json.dumps({"ready": ready, **details}, ensure_ascii=False).encode() + b"\n"
+        else:
+            status, kind, later = b"503 Service Unavailable", b"application/problem+json", b"Retry-After: 1\r\n"
+            told = {**STARTING, "detail": "; ".join([STARTING["detail"], *(f"{k}: {v}" for k, v in details.items())])}
+            body = json.dumps({**told, "status": 503}, ensure_ascii=False).encode() + b"\n"
         return (
-            b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nConnection: close\r\n"
-            b"Content-Length: %d\r\n\r\n%b" % (status, len(body), body)
+            b"HTTP/1.1 %b\r\nContent-Type: %b\r\n%bCache-Control: no-store\r\nConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (status, kind, later, len(body), body)
         )
 
 

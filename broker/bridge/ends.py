@@ -23,6 +23,7 @@ Inside = Callable[[str, str], Transport]
 RECEIPT_S = 60.0
 """So long may either end take to answer."""
 BUFFER_BYTES = 4 * 1024 * 1024
+PASSCODE_BYTES = 4096
 LARGE_BYTES = 256 * 1024
 """Bodies from this size on are never whole in memory here."""
 
@@ -73,12 +74,21 @@ async def there(bridge: BridgeSettings, client_id: str) -> End:
     return End(client, kind_of(bridge.broker, client.server), bridge.url)
 
 
+def _passcode(path: str) -> str:
+    """One line and no more: administrators of the API say which file, and where it is sent to. Neither a key nor a
+    table of users goes there, and no second line becomes a header of CONNECT. Raises OSError, ConnectFailed."""
+    text = read_whole(path, PASSCODE_BYTES + 1).decode().rstrip("\r\n")
+    if len(text) > PASSCODE_BYTES or not text.isprintable():
+        raise ConnectFailed(f"{path} is no passcode: it must be one line of at most {PASSCODE_BYTES} characters")
+    return text
+
+
 def _files(bridge: BridgeSettings) -> tuple[ssl.SSLContext | None, str]:
     """What stands in files, in a thread. Raises ClientError."""
     passcode, tls = "", None
     try:
         if bridge.passcode_file:
-            passcode = read_whole(bridge.passcode_file).decode().rstrip("\r\n")
+            passcode = _passcode(bridge.passcode_file)
         if bridge.url.partition(":")[0] in SECURE and (bridge.ca_file or bridge.cert_file):
             tls = ssl.create_default_context(cafile=bridge.ca_file or None)
             if bridge.cert_file:

@@ -25,6 +25,7 @@ class Kind(NamedTuple):
     drops_known  a message with an UNIQUE that it knows is taken once.
     selects      SUBSCRIBE may have a selector.
     named        what stays the same at each delivery of a message; "": nothing does.
+    for_good     the same, if no other message is ever called that, whatever the source goes through; else "".
     window       headers of SUBSCRIBE for so many unacknowledged messages.
     lasting      headers of SUBSCRIBE to a topic that outlives the connection.
     ended        headers of UNSUBSCRIBE that end it."""
@@ -34,6 +35,7 @@ class Kind(NamedTuple):
     drops_known: bool
     selects: bool
     named: Callable[[Headers], str]
+    for_good: Callable[[Headers], str]
     window: Callable[[int], dict[str, str]]
     lasting: Callable[[str], dict[str, str]]
     ended: Callable[[str], dict[str, str]]
@@ -42,6 +44,20 @@ class Kind(NamedTuple):
 def _stampede_name(headers: Headers) -> str:
     slot, number = headers.get("message-slot", ""), headers.get("message-id", "").rpartition("-")[2]
     return f"{slot}-{number}" if slot and number else ""
+
+
+def _stampede_for_good(headers: Headers) -> str:
+    # The number of a message that is in no log comes again after a kill: the next one with the same body would be
+    # dropped as known.
+    return _stampede_name(headers) if headers.get("persistent", "").strip().lower() == "true" else ""
+
+
+def _message_id(headers: Headers) -> str:
+    return headers.get("message-id", "")
+
+
+def _amqp_id(headers: Headers) -> str:
+    return headers.get("amqp-message-id", "")
 
 
 def _artemis_name(headers: Headers) -> str:
@@ -59,23 +75,23 @@ def _subscription(name: str) -> dict[str, str]:
 
 _BYTES = str(1024 * 1024)
 STAMPEDE = Kind(
-    "stampede", "stampede/", True, True, _stampede_name,
+    "stampede", "stampede/", True, True, _stampede_name, _stampede_for_good,
     lambda window: {"prefetch-count": str(window), "message-slot": "true"}, _durable, _durable,
 )  # fmt: skip
 ARTEMIS = Kind(
-    "artemis", "activemq-artemis/", True, True, _artemis_name, lambda _: {"consumer-window-size": _BYTES}, _durable,
-    _durable,
+    "artemis", "activemq-artemis/", True, True, _artemis_name, _artemis_name,
+    lambda _: {"consumer-window-size": _BYTES}, _durable, _durable,
 )  # fmt: skip
 ACTIVEMQ = Kind(
-    "activemq", "activemq/", False, True, lambda headers: headers.get("message-id", ""),
+    "activemq", "activemq/", False, True, _message_id, _message_id,
     lambda window: {"activemq.prefetchSize": str(window)}, _subscription, _subscription,
 )  # fmt: skip
 RABBITMQ = Kind(
-    "rabbitmq", "rabbitmq/", False, False, lambda headers: headers.get("amqp-message-id", ""),
+    "rabbitmq", "rabbitmq/", False, False, _amqp_id, _amqp_id,
     lambda window: {"prefetch-count": str(window)}, lambda _: {"durable": "true", "auto-delete": "false"},
     lambda _: {"durable": "true", "auto-delete": "false"},
 )  # fmt: skip
-OTHER = Kind("other", "", False, True, lambda _: "", lambda _: {}, _durable, _durable)
+OTHER = Kind("other", "", False, True, lambda _: "", lambda _: "", lambda _: {}, _durable, _durable)
 _KINDS = (STAMPEDE, ARTEMIS, ACTIVEMQ, RABBITMQ)
 
 

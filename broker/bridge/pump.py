@@ -79,7 +79,8 @@ class Pump:
         self._taking: asyncio.Task[None] | None = None
         self._stopping = False
         kinds = source.kind, target.kind
-        counters.once = int(kinds[1].drops_known and (kinds[0].named({"message-id": "1-1", "message-slot": "1"}) != ""))
+        probe = {"message-id": "1-1", "message-slot": "1", "persistent": "true"}
+        counters.once = int(kinds[1].drops_known and kinds[0].for_good(probe) != "")
 
     def stop(self) -> None:
         """Takes no more; ends when what is under way has been answered, or soon."""
@@ -147,7 +148,7 @@ class Pump:
 
     async def _send(self, message: Message) -> None:
         bridge, target = self._bridge, self._target
-        name = self._source.kind.named(message.headers)
+        name = self._source.kind.for_good(message.headers)
         size = message.length or 0
         body = message.length or 0 if message.large else message.body
         unique = unique_id(self._name, bridge.source, name, body) if name and target.kind.drops_known else ""

@@ -10,13 +10,10 @@ from typing import Final
 
 TEMPORARY: Final = "$temp."
 """Beginning of the addresses of temporary destinations (edge/destinations/temporary.py). No client can name one but by
-its opaque
-name, no wildcard stands for one, and nobody's settings or permissions are about one."""
-
+its opaque name, no wildcard stands for one, and nobody's settings or permissions are about one."""
 RECURRING: Final = "$scheduled."
 """Beginning of the addresses where messages rest that are sent again and again (engine/publishing/recurring.py), before
-the
-address they are for. No client can name one; operators can."""
+the address they are for. No client can name one; operators can."""
 
 
 class Routing(IntEnum):

@@ -123,8 +123,7 @@ class MetaRecord:
     """A change of the slot's small state (queues, delivery counts, dispatch marks). Written as JSON.
 
     `kind` names it for the engine's own replay (engine/recovery/slot_restore.py lists them); the journal only keeps it,
-    and
-    drops all older ones when a new segment begins with the engine's full snapshot of such records.
+    and drops all older ones when a new segment begins with the engine's full snapshot of such records.
     """
 
     __slots__ = ("data", "kind", "slot")

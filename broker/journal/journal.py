@@ -10,11 +10,9 @@ order; prepare in a helper thread; read in any. Must not know queues, engines or
 #     append      record has its place and is in the books     crash: nothing of it was ever there; nobody was told
 #     seal        the batch is closed                          crash: the same
 #     write       commit thread: bytes, fsync                  crash within: a torn tail, cut at the next start. Right
-#                 behind
-#                                                              it: the message is there although nobody was told,
-#                                                                  which
-#                                                              is allowed (a client that got no receipt sends it
-#                                                                  again)
+#                                                              behind it: the message is there although nobody was
+#                                                              told, which is allowed (a client that got no receipt
+#                                                              sends it again)
 #     committed   loop thread: receipts may go (persist, then tell), `durable` and `inflight` say so
 #     maintain    later: its segment is freed when the message is settled, or copied on
 

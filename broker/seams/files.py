@@ -61,14 +61,15 @@ class Files(Protocol):
         ...
 
 
-def read_whole(path: str) -> bytes:
+def read_whole(path: str, most: int = 1 << 62) -> bytes:
     """A small file that is only read: configuration, certificates. It may lie on a read-only mount, which `open`
-    (read/write) would refuse. Raises OSError."""
+    (read/write) would refuse. most: bytes that are looked at. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         pieces = []
-        while piece := os.read(fd, 1 << 16):
+        while most > 0 and (piece := os.read(fd, min(most, 1 << 16))):
             pieces.append(piece)
+            most -= len(piece)
         return b"".join(pieces)
     finally:
         os.close(fd)

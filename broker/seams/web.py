@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import ssl
 import time
+from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
@@ -56,3 +57,5 @@ def fetch(url: str, *, ca_file: str, token_file: str, seconds: float, most: int)
             return body
     except HTTPError as error:
         raise OSError(f"{url[:200]!r} answers {error.code}") from None
+    except HTTPException as error:
+        raise OSError(f"{url[:200]!r} does not speak HTTP: {error!r:.200}") from None

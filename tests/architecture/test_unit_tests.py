@@ -1,9 +1,8 @@
 """A module has a test module of its own in its room: whoever changes one knows where to look, and where to add.
 
 Rule: the number below may only shrink. `broker/journal/recovery/recovery.py` is tested by
-`tests/unit/journal/test_recovery.py`
-(in a folder of the room, if need be); tests of several modules together stand beside these, under a name of what they
-are about.
+`tests/unit/journal/test_recovery.py` (in a folder of the room, if need be); tests of several modules together stand
+beside these, under a name of what they are about.
 """
 
 from __future__ import annotations

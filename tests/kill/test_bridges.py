@@ -116,3 +116,22 @@ def test_a_topic_bridged_both_ways_goes_round_nowhere(tmp_path: Path):
             late.connect()
             late.subscribe("/topic/seen")
             until(lambda: 'stomp_bridge_messages_total{bridge="news"} 2' in east.http("/metrics")[1], east.log)
+
+
+def test_a_number_that_comes_again_after_a_kill_takes_no_message_for_a_known_one(tmp_path: Path):
+    """What is not persistent is in no log, and its numbers begin anew; bodies are all the same here."""
+    near, far = Broker(tmp_path / "near"), Broker(tmp_path / "far")
+    with far:
+        near.settings |= bridge("over", url=f"stomp://127.0.0.1:{far.port}", source="/queue/a")
+        with near:
+            for persistent in ("false", "true"):
+                with Client(near.port) as client:
+                    client.connect()
+                    for number in range(3):
+                        head = {"destination": "/queue/a", "persistent": persistent, "receipt": f"{number}"}
+                        client.send("SEND", head, b"tick")
+                        client.expect("RECEIPT")
+                assert consumed(far, "/queue/a", 3) == [b"tick"] * 3
+                if persistent == "false":
+                    near.kill()
+                    near.start()

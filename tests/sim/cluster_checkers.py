@@ -51,8 +51,7 @@ MOST = 3
 OFTEN = 1 << 30
 STALE_MS = 2000
 """For so long after it was given up may an edge hand on what it was sent before (link/edge_side/owner_link.py: it knows
-by its
-own clock that nothing was read for longer)."""
+by its own clock that nothing was read for longer)."""
 SKEW_MS = 30
 """How far a machine's wall clock is off at most, in histories with scheduled messages: they are due by wall clocks."""
 

@@ -11,6 +11,7 @@ import base64
 import json
 import os
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,10 @@ import click
 REFUSED, NO_CONNECTION, NO_SUCH_THING = 1, 3, 4
 TIMEOUT_S = 600.0
 PAGE = 500
+STARTING = "urn:stampede:problem:starting"
+STARTS_S = 5.0
+"""So long a broker that says it starts is asked again, every AGAIN_S. It has done nothing of what it was asked."""
+AGAIN_S = 0.2
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -84,12 +89,18 @@ class AdminApi:
         """The answer. Ends the command with a line for people where there is none."""
         given = {name: value for name, value in (body or {}).items() if value is not None}
         data = json.dumps(given).encode() if method in ("POST", "PATCH", "PUT") else None
+        ends = time.monotonic() + STARTS_S
         try:
-            request = urllib.request.Request(self._url + path, data=data, headers=self._headers, method=method)
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=_context(self._url)) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            _refused(error)
+            while True:
+                request = urllib.request.Request(self._url + path, data=data, headers=self._headers, method=method)
+                try:
+                    with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=_context(self._url)) as answer:
+                        return json.load(answer)
+                except urllib.error.HTTPError as error:
+                    told = _told(error)
+                    if told.get("type") != STARTING or time.monotonic() >= ends:
+                        _refused(error, told)
+                time.sleep(AGAIN_S)
         except (OSError, HTTPException, ValueError) as error:
             why = getattr(error, "reason", error)
             click.echo(f"stampede: no answer from {self._url}: {why}", err=True)
@@ -119,11 +130,19 @@ def _context(url: str) -> ssl.SSLContext | None:
     return ssl.create_default_context(cafile=context.meta.get(_CA) if context is not None else None)
 
 
-def _refused(error: urllib.error.HTTPError) -> NoReturn:
+def _told(error: urllib.error.HTTPError) -> dict[str, Any]:
+    """The problem document; empty: it is none."""
     try:
         told = json.load(error)
+    except (OSError, HTTPException, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _refused(error: urllib.error.HTTPError, told: dict[str, Any]) -> NoReturn:
+    try:
         text, fix = f"{told['title']}: {told['detail']}", told.get("fix", "")
-    except (ValueError, KeyError, TypeError):
+    except KeyError:
         text, fix = f"{error.url} answers {error.code} {error.reason}", "is that the admin port of a broker?"
     click.echo(f"stampede: {text}", err=True)
     if fix:

@@ -5,11 +5,15 @@ Rule: only wiring.
 
 from __future__ import annotations
 
-from broker.bridge.ends import Inside
-from broker.client.transport import Transport
+from typing import TYPE_CHECKING
+
 from broker.edge.access.auth import ANONYMOUS
 from broker.edge.edge import Edge
 from broker.edge.transport.inside import InsideChannel
+
+if TYPE_CHECKING:
+    from broker.bridge.ends import Inside
+    from broker.client.transport import Transport
 
 
 def inside_of(edge: Edge) -> Inside:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -20,6 +20,7 @@ from broker.core.virtual_host import HOST, NAME
 
 from ..artemis.importing import Imported, Note
 from ..load import checked_entry
+from ..permissions import EVERYBODY, groups_of
 
 MAX_BYTES = 64 << 20
 Item = Mapping[str, Any]
@@ -44,6 +45,14 @@ _NEEDLESS = {
 }  # fmt: skip
 
 
+_Row = TypedDict("_Row", {
+    "name": str, "vhost": str, "user": str, "configure": str, "write": str, "read": str, "component": str,
+    "type": str, "arguments": dict[str, Any] | None, "definition": dict[str, Any] | None, "priority": int | None,
+    "pattern": str, "apply-to": str, "source": str, "destination": str, "destination_type": str, "routing_key": str,
+}, total=False)  # fmt: skip
+"""What is looked at of an entry of a section, so far as one reads it without asking what it is."""
+
+
 def convert(data: bytes) -> Imported:
     """The settings that do what this file does. Raises ConfigError when it is no export of definitions."""
     if len(data) > MAX_BYTES:
@@ -52,8 +61,15 @@ def convert(data: bytes) -> Imported:
         tree = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"The file is not JSON: {error}.") from None
+    except RecursionError:
+        raise ConfigError("The file is nested too deep.") from None
     if not any(key in tree for key in ("queues", "exchanges", "bindings", "vhosts", "rabbit_version")):
         raise ConfigError("The file is JSON, but no definitions of RabbitMQ: it has neither queues nor exchanges.")
+    for section in _SECTIONS:
+        try:
+            msgspec.convert(tree.get(section) or [], list[_Row])
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"The file's {section} are not as RabbitMQ exports them: {error}.") from None
     return _Definitions(tree).convert()
 
 
@@ -111,6 +127,13 @@ class _Definitions:
         wishes = {each: str(row.get(each, "")) for each in ("configure", "write", "read")}
         prefix = self._host(host)
         if prefix is None or not user:
+            return
+        if user == EVERYBODY or groups_of(user) != {user}:
+            self._note(
+                f"permissions of {user!r} in {host!r}",
+                "no group can be called that: it would be somebody else, or everybody. Nobody has them until you write "
+                "entries of edge.permissions",
+            )
             return
         entry = self._found.entry("edge.permissions", f"{prefix}#")
         for kind, fields in (
@@ -192,7 +215,7 @@ class _Definitions:
                 self._note(f"alternate-exchange of {name!r}", "see send_to_dla_on_no_route of its addresses")
 
     def _all_queues(self) -> None:
-        policies = sorted(self._items("policies"), key=lambda each: each.get("priority", 0), reverse=True)
+        policies = sorted(self._items("policies"), key=lambda each: each.get("priority") or 0, reverse=True)
         used: set[int] = set()
         for queue in self._items("queues"):
             name, host = str(queue.get("name", "")), str(queue.get("vhost", "/"))

@@ -27,7 +27,7 @@ def check_client_id(patterns: str, user: str, client_id: str, knows: Knows) -> N
     wanted = prefixes(patterns)
     if ANY in wanted:
         return
-    if not any(_fits(pattern.replace("%u", user), client_id) for pattern in wanted):
+    if not any(_fits(pattern, user, client_id) for pattern in wanted):
         shown = [pattern.replace("%u", user[:50]) for pattern in wanted]
         raise _not_yours(client_id, user, f"take {' or '.join(shown[:2])}, or set edge.client_ids")
     if other := _longer(user, client_id, knows):
@@ -44,10 +44,11 @@ def check_durable(patterns: str, user: str, queue: str, knows: Knows) -> None:
         )
 
 
-def _fits(pattern: str, client_id: str) -> bool:
-    front, star, back = pattern.partition(ANY)
+def _fits(pattern: str, user: str, client_id: str) -> bool:
+    # A user may be called `*` or `a*`, by a claim that he chooses himself: that stands for nothing but itself.
+    front, star, back = (part.replace("%u", user) for part in pattern.partition(ANY))
     if not star:
-        return client_id == pattern
+        return client_id == front
     return len(client_id) > len(front) + len(back) and client_id.startswith(front) and client_id.endswith(back)
 
 

@@ -73,6 +73,11 @@ class OutsideChecks:
             self._turns.wait(turn, pair[0], self._penalties.proven(pair), paid)
             await turn.granted
             found = await asyncio.get_running_loop().run_in_executor(self._pool, check)
+        except RefusedError:
+            raise
+        except Exception as error:
+            # What was not thought of is nobody's login; who asked must not wait for ever for an answer.
+            found = type(error).__name__
         finally:
             self._turns.over(turn)
         if isinstance(found, str):

@@ -4,8 +4,8 @@ Keys come from the issuer: at the start, from time to time, and when a token nam
 often than every LEAST_S, whoever asks. Whose key is gone from there loses his connections. While it cannot be reached
 the keys from before stay.
 
-Rule: signatures are checked in threads (outside_checks.py), keys fetched in one of their own; only public keys count,
-and only the algorithms of the settings, whatever a token says of itself. Tokens are never kept, logged or told.
+Rule: signatures are checked in threads (outside_checks.py), keys fetched in one for each issuer; only public keys
+count, and only the algorithms of the settings, whatever a token says of itself. Tokens are never kept, logged or told.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ class Issuer:
         for entry in listed[:MOST_KEYS]:
             if not isinstance(entry, dict) or entry.get("kty") not in ("RSA", "EC", "OKP"):
                 continue  # a secret that both sides know proves nothing about who has signed
-            if entry.get("use", "sig") != "sig":
+            if entry.get("use", "sig") != "sig" or not isinstance(entry.get("alg", ""), str):
                 continue
             try:
                 public = PyJWK(entry).key
-            except (PyJWTError, ValueError):
+            except (PyJWTError, ValueError, TypeError):
                 continue
             text = json.dumps(entry, sort_keys=True)
             found[str(entry.get("kid", ""))] = IssuerKey(public, str(entry.get("alg", "")), hash((self.name, text)))
@@ -120,8 +120,9 @@ class TokenLogins:
         self._clock = clock
         self._changed = changed
         self._checks = OutsideChecks(clock, THREADS, "token")
-        self._fetching = ThreadPoolExecutor(1, thread_name_prefix="keys")
         self._issuers = [Issuer(name, IssuerSettings(**table)) for name, table in tables.items()]
+        # Each has a thread of its own: one that does not end its answer keeps no keys of another from coming.
+        self._fetching = {each.name: ThreadPoolExecutor(1, thread_name_prefix="keys") for each in self._issuers}
         self._asked: dict[str, float] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._told: dict[str, str] = {}
@@ -153,7 +154,8 @@ class TokenLogins:
         for task in (*self._loops, *self._under_way.values()):
             task.cancel()
         self._checks.close()
-        self._fetching.shutdown(wait=False, cancel_futures=True)
+        for pool in self._fetching.values():
+            pool.shutdown(wait=False, cancel_futures=True)
 
     # ── one token ──────────────────────────────────────────────────────────────────────────────────
 
@@ -167,7 +169,8 @@ class TokenLogins:
             return None, None, ""
         issuer = next((each for each in self._issuers if each.settings.issuer == iss), None)
         name = claims.get(issuer.settings.user_claim, "") if issuer is not None else ""
-        return issuer, kid if isinstance(kid, str) else None, name if isinstance(name, str) else ""
+        # It will stand in an ERROR: half a surrogate pair, which JSON can say, would be none that can be written.
+        return issuer, kid if isinstance(kid, str) else None, name if isinstance(name, str) and is_name(name) else ""
 
     def _judge(self, issuer: Issuer | None, kid: str | None, token: str, host: VirtualHost) -> Principal | str:
         """In a thread: who it is, or why it is nobody."""
@@ -227,15 +230,18 @@ class TokenLogins:
         await asyncio.shield(task)
 
     async def _fetch(self, issuer: Issuer) -> None:
+        pool, most_s = self._fetching[issuer.name], 2 * issuer.settings.timeout_s + 1
         try:
-            keys = await asyncio.get_running_loop().run_in_executor(self._fetching, issuer.asked)
-        except (OSError, ValueError, RecursionError) as error:
-            if self._told.get(issuer.name) != str(error):
-                self._told[issuer.name] = str(error)
-                log.warning(
-                    "no keys of issuer %s, those from before stay (%d): %s; asked again (edge.issuers.%s)",
-                    issuer.settings.issuer, len(issuer.keys), error, issuer.name,
-                )  # fmt: skip
+            async with asyncio.timeout(most_s):  # a socket's limit begins anew with each byte
+                keys = await asyncio.get_running_loop().run_in_executor(pool, issuer.asked)
+        except TimeoutError as error:
+            self._not_asked(issuer, str(error) or f"it has not answered within {most_s:g} s")
+            return
+        except (OSError, ValueError) as error:
+            self._not_asked(issuer, str(error))
+            return
+        except Exception as error:  # whatever it has said: it is asked again, and whoever waits for it goes on
+            self._not_asked(issuer, f"{type(error).__name__}: {error}")
             return
         if self._told.pop(issuer.name, None) or not issuer.keys:
             log.info("issuer %s: %d keys", issuer.settings.issuer, len(keys))
@@ -244,6 +250,14 @@ class TokenLogins:
         if before - self._marks:
             self._checks.forget()
             self._changed()
+
+    def _not_asked(self, issuer: Issuer, why: str) -> None:
+        if self._told.get(issuer.name) != why:
+            self._told[issuer.name] = why
+            log.warning(
+                "no keys of issuer %s, those from before stay (%d): %s; asked again (edge.issuers.%s)",
+                issuer.settings.issuer, len(issuer.keys), why, issuer.name,
+            )  # fmt: skip
 
 
 def _decoded(part: str) -> Mapping[str, Any]:

@@ -107,7 +107,10 @@ def _mismatch(session: Session, what: str, name: str, login: str) -> RefusedErro
 def _certified(session: Session) -> str | None:
     """The user that its certificate names."""
     certificate = session.channel.certificate
-    return certificate.name(session.acceptor.certificate_user) if certificate is not None else None
+    name = certificate.name(session.acceptor.certificate_user) if certificate is not None else None
+    if name is not None and name.startswith(HOST):
+        raise RefusedError(Code.LOGIN_FAILED, refusal(name))  # a user of another virtual host
+    return name
 
 
 def _token(headers: Mapping[str, str], passcode: str | None) -> str | None:

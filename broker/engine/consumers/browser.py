@@ -2,8 +2,7 @@
 
 Rule: it looks at what was there at its SUBSCRIBE; what is consumed meanwhile may be shown all the same. It is put in
 order, and its selector asked, a few messages at a time, no earlier than they can be shown: step() ends when it has cost
-what it may.
-Must not know queues.
+what it may. Must not know queues.
 """
 
 # Example. A queue holds 1 … 3 in memory and 4 … 9 in the journal, at positions p and q. A browser with a selector

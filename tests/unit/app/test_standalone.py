@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from broker.app.commands.admin_client import STARTING, AdminApi
 from broker.app.process.process import within
 from broker.app.standalone import Standalone
 from broker.config.settings import AdminSettings, EdgeSettings, JournalSettings, Settings
@@ -118,6 +119,27 @@ async def test_the_admin_port_answers_while_the_journal_is_read_and_goes_on_with
     assert broker.admin.port == port
     status, text = await get(port, "/readyz")
     assert status == 200 and json.loads(text)["ready"]
+    await broker.stop()
+
+
+async def test_the_api_says_that_it_starts_and_commands_ask_it_again(tmp_path: Path) -> None:
+    broker = Standalone(settings(tmp_path, admin_port=0))
+    await broker.start()
+    port = broker._early.port
+    status, text = await get(port, "/api/v1/config")
+    assert status == 503 and json.loads(text)["type"] == STARTING
+    reader, late = await asyncio.open_connection("127.0.0.1", port)
+    asking = asyncio.create_task(asyncio.to_thread(AdminApi(f"http://127.0.0.1:{port}", None).get, "/overview"))
+    await asyncio.sleep(0.5)
+    starting = asyncio.create_task(broker.start_admin())
+    async with asyncio.timeout(30):
+        while broker._early._server is not None:  # noqa: ASYNC110  # the real port is about to be made
+            await asyncio.sleep(0.001)
+    late.write(b"GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+    late.close()
+    await starting
+    assert (await asking)["role"] == "standalone"
     await broker.stop()
 
 

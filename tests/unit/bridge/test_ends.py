@@ -27,3 +27,14 @@ async def test_files_that_are_not_there_are_named(tmp_path: Path):
         await there(BridgeSettings(url="stomp://127.0.0.1:1", source="q", login="a", passcode_file=missing), "")
     with pytest.raises(ConnectFailed, match="ca_file"):
         await there(BridgeSettings(url="stomp+ssl://127.0.0.1:1", source="q", ca_file=missing), "")
+
+
+@pytest.mark.parametrize(
+    "text", ["secret\nhost:other", "a\n\nb\0SEND", "x" * 4097, "-----BEGIN KEY-----\nAA\n", "a\0b"]
+)
+async def test_a_passcode_is_one_line(tmp_path: Path, text: str):
+    (tmp_path / "passcode").write_text(text)
+    bridge = BridgeSettings(url="stomp://127.0.0.1:1", source="q", login="a", passcode_file=str(tmp_path / "passcode"))
+    with pytest.raises(ConnectFailed, match="is no passcode: it must be one line") as told:
+        await there(bridge, "")
+    assert text not in str(told.value)

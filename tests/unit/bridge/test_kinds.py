@@ -33,6 +33,7 @@ def test_a_broker_says_in_connected_what_it_is(server, kind):
 def test_what_names_a_message_stays_the_same_at_each_delivery():
     first, again = {"message-id": "boot-1-77", "message-slot": "3"}, {"message-id": "boot-9-77", "message-slot": "3"}
     assert STAMPEDE.named(first) == STAMPEDE.named(again) == "3-77"
+    assert STAMPEDE.for_good(first) == "" and STAMPEDE.for_good({**first, "persistent": "true"}) == "3-77"
     assert ARTEMIS.named({"message-id": "12,4711"}) == ARTEMIS.named({"message-id": "13,4711"}) == "4711"
     assert RABBITMQ.named({"message-id": "T_1@@session@@1"}) == ""
     assert RABBITMQ.named({"amqp-message-id": "a"}) == "a"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
+
 from broker.config.foreign.foreign_files import read
+from broker.core.errors import ConfigError
 
 FOUND = read((Path(__file__).parent / "foreign_files" / "definitions.json").read_bytes())
 TOLD = [note.what for note in FOUND.notes]
@@ -38,3 +42,34 @@ def test_users_permissions_and_shovels_come_first_and_the_rest_is_named():
     assert TOLD[:3] == ["users", "write of 'ada' in 'shop'", "shovel 's'"]
     for what in ("exchange 'x'", "queue 'tmp'", "queue 'log'", "policy 'none' ('^zzz')"):
         assert what in TOLD
+
+
+@pytest.mark.parametrize("user", ["*", "a,b", "a, "])
+def test_a_user_whose_name_is_no_group_gives_nobody_his_permissions(user: str):
+    rights = {"user": user, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
+    found = read(json.dumps({"queues": [], "permissions": [rights]}).encode())
+    assert "edge.permissions" not in found.tables or not any(found.tables["edge.permissions"].values())
+    assert any("no group can be called that" in note.why for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("tree", "why"),
+    [
+        ({"users": 5}, "users"),
+        ({"queues": {"a": 1}}, "queues"),
+        ({"queues": [{"name": 5}]}, "queues"),
+        ({"queues": [{"name": "q", "arguments": "x"}]}, "queues"),
+        ({"policies": [{"priority": "x"}]}, "policies"),
+        ({"exchanges": [None]}, "exchanges"),
+    ],
+)
+def test_what_rabbitmq_never_exports_is_named(tree: dict[str, object], why: str):
+    with pytest.raises(ConfigError, match=f"The file's {why} are not as RabbitMQ exports them"):
+        read(json.dumps({"queues": [], **tree}).encode())
+
+
+def test_a_file_that_is_nested_too_deep_is_refused_and_a_policy_may_have_no_priority():
+    with pytest.raises(ConfigError, match="too deep"):
+        read(b'{"queues":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+    policies = [{"name": "p", "vhost": "/", "pattern": ".*", "priority": each} for each in (None, 3)]
+    read(json.dumps({"queues": [], "policies": policies}).encode())

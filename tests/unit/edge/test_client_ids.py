@@ -33,6 +33,12 @@ def test_a_user_has_the_client_ids_that_begin_with_his_name(client_id: str) -> N
     assert not refused(DEFAULT, "ada", client_id)
 
 
+@pytest.mark.parametrize("user", ["*", "a*", "*da"])
+def test_a_star_in_the_name_of_a_user_is_one(user: str) -> None:
+    assert refused(DEFAULT, user, "ada") and refused(DEFAULT, user, "ada.phone")
+    assert not refused(DEFAULT, user, user) and not refused(DEFAULT, user, f"{user}.phone")
+
+
 @pytest.mark.parametrize("client_id", ["bob", "bob.phone", "c", "adam", "xada", "ada.", "ADA", "%u", "*", "ad*"])
 def test_no_other_and_the_refusal_says_what_to_do(client_id: str) -> None:
     told = refused(DEFAULT, "ada", client_id)

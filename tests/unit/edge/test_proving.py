@@ -103,3 +103,14 @@ async def test_who_came_in_with_a_changed_passcode_stays_as_long_as_the_grace_sa
     assert 59 < seconds <= 60
     then()
     assert ada.closed
+
+
+async def test_a_certificate_of_a_user_of_a_virtual_host_is_nobodys_in_another() -> None:
+    bench = house()
+    for host in ("h", "shop"):
+        wire: Any = Wire()
+        wire.transport_name = "both"
+        wire.certificate = peer_certificate({"subject": ((("commonName", "$host/shop.ada"),),)})
+        session = bench.edge.open(wire)
+        session.receive(f"CONNECT\naccept-version:1.2\nhost:{host}\n\n\0".encode())
+        assert session.closed and not session.connected

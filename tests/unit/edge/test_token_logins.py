@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -59,8 +60,9 @@ async def refused(logins: TokenLogins, token: str, caplog: pytest.LogCaptureFixt
     """Why, as the log has it."""
     caplog.clear()
     caplog.set_level("INFO")
-    with pytest.raises(RefusedError, match="Login failed"):
+    with pytest.raises(RefusedError, match="Login failed") as told:
         await proven(logins, token)
+    assert told.value.detail.encode()
     (line,) = [record.getMessage() for record in caplog.records if "login by token failed" in record.getMessage()]
     assert token not in line
     return line.partition("failed: ")[2]
@@ -104,6 +106,8 @@ def forged(issuer: LocalIssuer) -> dict[str, tuple[str, str]]:
         "nobody": (issuer.token("one", "ada", sub=None), "has no sub"),
         "a host's": (issuer.token("one", "$host/shop.ada"), "no name of a user"),
         "a line": (issuer.token("one", "ada\neve"), "no name of a user"),
+        "no number": (issuer.token("one", "ada", exp=10**400), "OverflowError"),
+        "half a character": (issuer.token("one", "\ud800"), "no name of a user"),
         "no token": ("eyJ.eyJ.x", "no issuer"),
         "deep": (base64.urlsafe_b64encode(b"[" * 7000).decode() + ".e30.x", "no issuer"),
     }  # fmt: skip
@@ -115,10 +119,12 @@ async def test_no_other_token_does(issuer: LocalIssuer, logins: TokenLogins, cap
 
 
 async def test_secrets_among_the_keys_are_no_keys(issuer: LocalIssuer) -> None:
+    public: dict[str, Any] = issuer.public("one")
     issuer.extra = [
         {"kty": "oct", "kid": "s", "k": "c2VjcmV0"},
         {"kty": "EC", "kid": "x"},
-        {**issuer.public("one"), "use": "enc", "kid": "e"},
+        {**public, "use": "enc", "kid": "e"},
+        {**public, "alg": ["ES256"], "kid": "l"},
     ]
     logins = await begun(issuer, algorithms="ES256")
     assert list(logins._issuers[0].keys) == ["one"]
@@ -186,3 +192,55 @@ async def test_it_asks_with_the_token_of_a_pod(issuer: LocalIssuer, tmp_path: An
     logins = await begun(issuer, token_file=str(tmp_path / "token"))
     assert issuer.authorization == ["Bearer pod-token"] * 2
     logins.close()
+
+
+async def test_an_issuer_that_never_ends_its_answer_keeps_no_other_from_being_asked(issuer: LocalIssuer) -> None:
+    gone = asyncio.Event()
+
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+            while not over.is_set():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+            writer.close()
+            await writer.wait_closed()
+        gone.set()
+
+    over = asyncio.Event()
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    slow = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    tables = {
+        "slow": {"issuer": slow, "audience": AUDIENCE, "timeout_s": 0.2},
+        "ours": {"issuer": issuer.url, "audience": AUDIENCE, "timeout_s": 10.0},
+    }
+    logins = TokenLogins(tables, SystemClock(), lambda: None)
+    async with asyncio.timeout(20):
+        asked = asyncio.ensure_future(logins._ask(logins._issuers[0], 0.0))
+        await asyncio.sleep(0.1)
+        await logins._ask(logins._issuers[1], 0.0)
+        assert logins._issuers[1].keys and not asked.done()
+        await asked
+        over.set()
+        await gone.wait()
+    logins.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_an_issuer_that_speaks_no_http_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"SSH-2.0-x\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    logins = TokenLogins({"ours": {"issuer": url, "audience": AUDIENCE}}, SystemClock(), lambda: None)
+    await logins._ask(logins._issuers[0], 0.0)
+    assert "does not speak HTTP" in caplog.text
+    logins.close()
+    server.close()
+    await server.wait_closed()
