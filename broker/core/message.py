@@ -21,7 +21,7 @@ DURABLE: Final = 1
 ESCAPED: Final = 2
 """Some header line holds a backslash: 1.0 and 1.1 subscribers need it rewritten."""
 TEXT: Final = 4
-"""The sender gave no content-length (Artemis maps such a 1.0 message to text)."""
+"""Some message's sender gave no content-length (Artemis maps such a 1.0 message to text): is_text()."""
 REDELIVERED: Final = 8
 """Was out before, or may have been (a crash hides whether it was); whose fault that was, `attempts` says."""
 TRANSIENT: Final = 16
@@ -48,6 +48,16 @@ DEATH: Final = b"dead-letter-reason:"
 ORIGINAL_ID: Final = b"_AMQ_ORIG_MESSAGE_ID:"
 LABELS: Final = (*ORIGINS, b"_AMQ_ACTUAL_EXPIRY:", DEATH, ORIGINAL_ID)
 """What dead letters begin with (engine/routing/redelivery.py)."""
+
+
+def is_text(message: bytes) -> bool:
+    """Of messages of which some are texts: is it one. A content-length that its sender gave does not stand behind all
+    other header lines; that of a text, if it has one, does. message: header lines, the empty line, what is behind it.
+    """
+    end = message.find(b"\n\n")
+    # By whole names: header lines may begin with x-content-length: as well.
+    at = 0 if message.startswith(b"content-length:") else message.find(b"\ncontent-length:", 0, max(end, 0)) + 1
+    return not (at or message.startswith(b"content-length:")) or message.find(b"\n", at) == end
 
 
 class Blob:

@@ -1,6 +1,6 @@
 """One header block, read in full: command, headers, content-length, and the lines a MESSAGE relays.
 
-Rule: the single place that knows the grammar of header blocks; the fast paths (bulk.py, memo.py, shape.py)
+Rule: the single place that knows the grammar of header blocks; the fast paths (bulk.py, layouts.py)
 may only repeat what this file has said about an equal block. Must not know bodies or buffers.
 """
 
@@ -12,8 +12,8 @@ may only repeat what this file has said about an equal block. Must not know bodi
 #     color:dark\cred
 #     color:blue
 #
-# check_limits finds nothing too long. _command says SEND, _check_turn that a SEND may come now and needs
-# `destination`. _plain gives up: there is a backslash, and a name twice. So _general reads line by line:
+# _usual gives up: there is a name twice. So it is read as any frame is: check_limits finds nothing too long. _command
+# says SEND, _check_turn that a SEND may come now and needs `destination`. _general reads line by line:
 #     headers  destination=/queue/a, receipt=7, color=dark:red     decoded (C06); the second color is nothing (C17)
 #     lines    destination:/queue/a, color:dark\cred               what each MESSAGE relays; receipt is RESERVED
 #     flags    ESCAPED, so that a MESSAGE for a 1.0 or 1.1 subscriber is written anew (writer.rewrite_lines)
@@ -27,9 +27,10 @@ from typing import Final
 
 from broker.config.settings import WireSettings
 from broker.core.errors import Code, ProtocolViolation
-from broker.core.message import ESCAPED, GROUPED, UNIQUE
+from broker.core.message import ESCAPED
 
 from .escapes import unescape
+from .layouts import MARKS, NOT_RELAYED, Said, said_of
 from .rules import COMMANDS, HANDSHAKE, RESERVED, STRICT, WITH_BODY, Leniency, Role, check_command, check_headers
 from .versions import Version, negotiate
 
@@ -51,14 +52,12 @@ def cost_of(raw: bytes) -> int:
     return raw.count(b"\n") // LINES + len(raw) // BYTES
 
 
-MARKS: Final = {"JMSXGroupID": GROUPED, "_AMQ_DUPL_ID": UNIQUE}
-"""Headers of SEND whose presence shows in the flags, so that nobody has to look for them in vain."""
-
 # Possessive, so that no input makes it go back.
 # A value must not hold a colon here, although STOMP allows it: `_plain` cuts names and values apart by one split at
 # all colons of the block.
 _PLAIN_LINES: Final = re.compile(rb"(?:[^:\n\r\\\0]++:[^:\n\r\\\0]*+\n)*+\n").fullmatch
-_RESERVED_KEYS: Final = {name: b"\n%b:" % name.encode() for name in RESERVED}
+_PAIRS: Final = re.compile(rb"\n([^:\n\r\0]++):([^\n\r\0]*+)(?=\n)").findall
+DESTINATION: Final = b"destination"
 
 
 class Block:
@@ -139,7 +138,26 @@ def implies(raw: bytes) -> bool:
     return command in COMMANDS[Role.SERVER][Version.V10] and command not in HANDSHAKES
 
 
-def read_send(raw: bytes, version: Version, settings: WireSettings) -> Block:
+class SendBlock:
+    """A checked block of SEND, as a reader of many needs it.
+
+    lines, flags, length, receipt   as in Block.    said   what a broker acts on.
+    names     of all its headers, if it is a plain one (layouts.py); else None."""
+
+    __slots__ = ("flags", "length", "lines", "names", "receipt", "said")
+
+    def __init__(
+        self, lines: bytes, flags: int, length: int, receipt: bytes | None, said: Said, names: tuple[bytes, ...] | None
+    ) -> None:
+        self.lines = lines
+        self.flags = flags
+        self.length = length
+        self.receipt = receipt
+        self.said = said
+        self.names = names
+
+
+def read_send(raw: bytes, version: Version, settings: WireSettings) -> SendBlock:
     """The same for a SEND of a client that is logged in, without detours."""
     # One pass less than read_block for the only frame that comes by the million. Its limits are those of
     # check_limits; a block that fails any test here is read again in full, which then names what is wrong.
@@ -149,16 +167,73 @@ def read_send(raw: bytes, version: Version, settings: WireSettings) -> Block:
         and len(raw) <= settings.max_header_block_bytes
         and raw.count(b"\n") <= settings.max_headers + 2
     ):
-        block = _plain("SEND", raw, version)
-        if block is not None and "destination" in block.headers:
-            digits = block.headers.get("content-length")
-            if digits is None:
-                return block
-            if digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS:
-                block.length = int(digits)
-                if block.length <= settings.max_frame_bytes:
-                    return block
-    return read_block(raw, Role.SERVER, version, settings, settings.max_frame_bytes, False)
+        send = _usual(raw, version)
+        if send is not None and send.length <= settings.max_frame_bytes:
+            return send
+    block = read_block(raw, Role.SERVER, version, settings, settings.max_frame_bytes, False)
+    said = said_of({name.encode(): block.raw(name) for name in block.headers})
+    return SendBlock(block.lines, block.flags, block.length, block.receipt, said, None)
+
+
+def _usual(raw: bytes, version: Version) -> SendBlock | None:
+    """A block without CR, NUL, wrong escapes or a name twice. None: it is not one, or it breaks a rule."""
+    # One search for all lines. What it does not find (a line without colon or name, CR, NUL) makes less of it than the
+    # block has lines; so does a name twice, of which the first must count (C17), not the last one as in a dict.
+    pairs = _PAIRS(raw)
+    headers = dict(pairs)
+    count = raw.count(b"\n") - 2
+    if len(headers) != count or len(pairs) != count or DESTINATION not in headers:
+        return None
+    if not raw.isascii():
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            return None
+    flags = 0
+    # Escapes are relayed as they are written, so they are only looked at, not decoded.
+    if b"\\" in raw:
+        if not _may_escape(raw, version):
+            return None
+        flags = ESCAPED
+    if version is Version.V10 and (b" " in raw or b"\t" in raw):
+        return None
+    digits = headers.get(b"content-length")
+    if digits is not None and (not digits.isdigit() or len(digits) > MAX_DIGITS):
+        return None
+    names: tuple[bytes, ...] | None = None
+    # One colon a line: what is relayed is the block without some lines. Each of those stands behind a line end and
+    # once, so what is found is its own line and never a part of a value.
+    if raw.count(b":") == count:
+        lines = raw
+        for name in NOT_RELAYED.intersection(headers):
+            at = lines.index(b"\n%b:" % name)
+            lines = lines[:at] + lines[lines.index(b"\n", at + 1) :]
+        lines = lines[5:-1]
+        if not flags and raw.isascii():
+            names = tuple(headers)
+    else:
+        # Colons that a sender left bare in a value are escaped (C09).
+        kept = [b"%b:%b\n" % (n, v.replace(b":", b"\\c")) for n, v in pairs if n not in NOT_RELAYED]
+        lines, flags = b"".join(kept), ESCAPED
+    if flags and b"\\" not in lines:
+        flags = 0
+    for name, flag in MARKS.items():
+        if name in headers:
+            flags |= flag
+    length = -1 if digits is None else int(digits)
+    return SendBlock(lines, flags, length, headers.get(b"receipt"), said_of(headers), names)
+
+
+def _may_escape(raw: bytes, version: Version) -> bool:
+    """Are all escapes of this block ones that the version has, and relayed as they are written."""
+    if version is Version.V10:
+        return False
+    # Pairs of backslashes first, from the left as escapes.unescape takes them; of what is left each begins a sequence.
+    rest = raw.replace(b"\\\\", b"")
+    known = rest.count(b"\\n") + rest.count(b"\\c")
+    if version is Version.V12:
+        known += rest.count(b"\\r")
+    return rest.count(b"\\") == known
 
 
 def _command(line: bytes, version: Version) -> str:
@@ -194,6 +269,8 @@ def _agreed(command: str, headers: dict[str, str]) -> Version | None:
 def _plain(command: str, raw: bytes, version: Version) -> Block | None:
     """The usual block: no escapes, no CR, one colon per line, no name twice. None: it is not one."""
     start = len(command) + 1
+    if command == "SEND":  # it was not _usual()
+        return None
     if _PLAIN_LINES(raw, start) is None:
         return None
     # 1.0 may trim values (C11): a blank anywhere sends the block to the reader that does.
@@ -209,19 +286,7 @@ def _plain(command: str, raw: bytes, version: Version) -> Block | None:
     if len(headers) != raw.count(b"\n") - 2:
         return None
     receipt = headers["receipt"].encode() if "receipt" in headers else None
-    if command != "SEND":
-        return Block(command, headers, None, b"", 0, receipt)
-    lines = raw
-    # Each name stands once, behind a line end (the command is in front of the first header), so what is found is its
-    # own line and never a part of a value: values have no line end.
-    for name in RESERVED.intersection(headers):
-        at = lines.index(_RESERVED_KEYS[name])
-        lines = lines[:at] + lines[lines.index(b"\n", at + 1) :]
-    return Block(command, headers, None, lines[start:-1], _marks(headers), receipt)
-
-
-def _marks(headers: dict[str, str]) -> int:
-    return sum([flag for name, flag in MARKS.items() if name in headers])
+    return Block(command, headers, None, b"", 0, receipt)
 
 
 def _general(command: str, rest: bytes, version: Version) -> Block:
@@ -258,7 +323,10 @@ def _general(command: str, rest: bytes, version: Version) -> Block:
     if handshake and _agreed(command, headers) is Version.V10:
         headers = {name: value.strip(" \t") for name, value in headers.items()}
     relayed = b"".join(lines)
-    flags = (ESCAPED if b"\\" in relayed else 0) | _marks(headers)
+    flags = ESCAPED if b"\\" in relayed else 0
+    for mark, flag in MARKS.items():
+        if mark.decode() in headers:
+            flags |= flag
     return Block(command, headers, raw_values, relayed, flags, raw_values.get("receipt"))
 
 

@@ -25,7 +25,8 @@ from __future__ import annotations
 from typing import Final
 
 from .events import Head
-from .intake import Intake
+from .intake import SENDS_AS_ONE, Intake
+from .layouts import HeadFamily
 from .versions import Version
 
 FIRST_PIECE: Final = 16
@@ -67,7 +68,7 @@ class SameBlock:
         frame += gap
         count = min((intake.end - pos) // frame, self._piece)
         if count < 2:
-            intake.add(self.head, data[pos + len(self.block) : pos + frame - gap], None)
+            intake.add(self.head, 0, data[pos + len(self.block) : pos + frame - gap], None)
             intake.pos = pos + frame
             return gap
         return self._split(intake, frame, gap, count)
@@ -99,7 +100,7 @@ class SameBlock:
                 records.append(chunk[len(self.block) : frame])
         if gap:
             records = [record[:-1] for record in records]
-        intake.extend(self.head, records, [])
+        intake.extend(self.head, 0, records, [], len(records) // SENDS_AS_ONE)
         intake.pos = pos + count * frame
         return count * gap
 
@@ -118,14 +119,22 @@ class OneValue:
     """Blocks that are `before` + value + `behind`, with a constant content-length.
 
     kept    relayed lines before and behind the value, or None when the value is a receipt id.
-    head    whole when the value is a receipt id, else the head of a shape.
+    head    whole when the value is a receipt id, else what these blocks mean.    flags   of their messages.
     """
 
-    __slots__ = ("_limit", "_piece", "before", "behind", "head", "kept", "size")
+    __slots__ = ("_flags", "_limit", "_piece", "before", "behind", "head", "kept", "size")
 
     def __init__(
-        self, before: bytes, behind: bytes, kept: tuple[bytes, bytes] | None, head: Head, length: int, limit: int
+        self,
+        before: bytes,
+        behind: bytes,
+        kept: tuple[bytes, bytes] | None,
+        head: Head | HeadFamily,
+        flags: int,
+        length: int,
+        limit: int,
     ) -> None:
+        self._flags = flags
         self.before = before
         self.behind = behind
         self.kept = kept
@@ -174,12 +183,12 @@ class OneValue:
         self._piece = min(self._piece * 2, LARGEST_PIECE)
         intake.pos = pos + len(bodies) * (value_at + len(self.behind) + size) + sum(map(len, values))
         if self.kept is None:
-            intake.extend(self.head, bodies, values)
+            intake.extend(self.head, 0, bodies, values, len(bodies) // SENDS_AS_ONE)
             return True
         kept_before, kept_behind = self.kept
-        tail = b"%bcontent-length:%d\n\n" % (kept_behind, size - 1)
-        records = [b"%b%b%b%b" % (kept_before, v, tail, b) for v, b in zip(values, bodies, strict=True)]
-        intake.extend(self.head, records, [])
+        front, tail = b"content-length:%d\n%b" % (size - 1, kept_before), kept_behind + b"\n"
+        records = [b"%b%b%b%b" % (front, v, tail, b) for v, b in zip(values, bodies, strict=True)]
+        intake.extend(self.head, self._flags, records, [], len(records) // SENDS_AS_ONE)
         return True
 
     def _plain(self, values: list[bytes]) -> bool:

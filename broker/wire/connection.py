@@ -32,7 +32,7 @@ from broker.core.errors import Code, ProtocolViolation
 from .block import CHEAP, Block, check_limits, cost_of, implies, read_block
 from .bulk import take_acks
 from .events import IMPLIED, BodyData, BodyEnd, BodyStart, Event, Frame, Head, Violation
-from .intake import Intake
+from .intake import MANY_LINES, Intake
 from .memo import Memo
 from .rules import HANDSHAKE as OPENING
 from .rules import STRICT, Leniency, Role
@@ -55,8 +55,6 @@ HTTP: Final = (
     b"PRI ",
 )
 LF, CR = 10, 13
-MANY_LINES: Final = b"\n\n\n\n"
-"""So many empty lines are worth a search for the end of all."""
 PRIVATE_ENTRIES: Final = 64
 """Header blocks remembered by a connection that was given no memo to share."""
 # Values of Connection._stream besides the number of octets still to come:
@@ -243,7 +241,7 @@ class Connection:
             if phase is OPEN and self._role is Role.SERVER:
                 eols = -1
                 if first == 83 and self._sends is not None:
-                    eols = self._sends.bulk(intake)
+                    eols = self._sends.bulk(intake, burst)
                 elif first == 65 and intake.plain_acks and data.startswith(b"ACK\n", intake.pos):
                     eols = take_acks(intake, self.version, self._small())
                 if eols >= 0:
@@ -299,38 +297,22 @@ class Connection:
             table = (self._memo or Memo(PRIVATE_ENTRIES)).table(self.version)
             sends = self._sends = SendReader(self.version, self._settings, table)
         found = sends.find(raw)
-        length = found.length
+        block = found.block
+        length, receipt = block.length, block.receipt
         large = self._settings.large_body_bytes
-        head = found.head
-        end = stop + length
-        # `whole`: the head ends with its content-length and the empty line, so head.lines + record is a MESSAGE
-        # without another copy of the headers (events.Sends).
-        if stop <= end < intake.end and length < large and head.whole and end - intake.pos <= self._limit:
-            # The usual frame: complete, small, its record a slice of the read.
-            record = intake.data[stop : end + 1]
-            if not record[length]:
-                intake.add(head, record, found.receipt)
-                intake.pos = end + 1
-                sends.learn(raw, found)
-                return True
         if length >= large:
             # Refused before BodyStart: the receiver of a stream would otherwise open a spool for what is never
             # finished.
-            self._check_size(len(raw) + length, found.receipt)
-            return self._start(intake, stop, BodyStart("SEND", found.open_head(), length, found.receipt))
-        end = self._body_end(intake, stop, length, large, found.receipt)
+            self._check_size(len(raw) + length, receipt)
+            return self._start(intake, stop, BodyStart("SEND", found.open_head(), length, receipt))
+        end = self._body_end(intake, stop, length, large, receipt)
         if end == TOO_LONG_TO_WAIT:
-            return self._start(intake, stop, BodyStart("SEND", found.open_head(), None, found.receipt))
+            return self._start(intake, stop, BodyStart("SEND", found.open_head(), None, receipt))
         if end == INCOMPLETE:
             return False
-        record = intake.data[stop : end + 1]
-        # Without a content-length in the SEND the broker writes one (C15 asks for it where the body holds NUL, and it
-        # lets the reader skip): it differs from message to message, so it goes into the record.
-        if not head.whole:
-            record = b"%bcontent-length:%d\n\n%b" % (found.lines, end - stop, record)
-        intake.add(head, record, found.receipt)
+        found.add(intake, intake.data[stop : end + 1])
         intake.pos = end + 1
-        sends.learn(raw, found)
+        sends.learn(raw, found, intake)
         return True
 
     def _other(self, intake: Intake, raw: bytes, stop: int) -> bool:

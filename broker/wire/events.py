@@ -21,11 +21,11 @@ class Head:
                  them, reserved names removed, first of repeated names only. Ends with the empty line when
                  `whole`, else without it (each record then begins with the rest: its content-length line
                  and the empty line).
-    headers      decoded, first of repeated names wins, all of the sender's headers incl. destination,
-                 transaction … but without `receipt` and `content-length`. A Head with empty `lines` may be shared
-                 by frames whose other headers differ (all lines are in the records then): `headers` holds
-                 only those named in broker.wire.shape.SIGNIFICANT, the ones a broker acts on.
-    flags        broker.core.message.ESCAPED | TEXT | GROUPED | UNIQUE as far as they apply.
+    headers      decoded, first of repeated names wins: those named in broker.wire.layouts.SIGNIFICANT, the ones a
+                 broker acts on. A Head with empty `lines` is shared by frames whose other headers differ: all lines
+                 are in the records then. There content-length stands in front of the other lines when the sender has
+                 given it, else behind them (broker.core.message.is_text).
+    flags        broker.core.message.ESCAPED | TEXT | GROUPED | UNIQUE as far as they apply; without `lines`: to some.
     route        belongs to the caller; None in a new Head.
     """
 

@@ -17,7 +17,10 @@ import re
 from typing import Final
 
 from .events import Acks, Event, Head, Sends
+from .layouts import HeadFamily
 
+MANY_LINES: Final = b"\n\n\n\n"
+"""So many empty lines are worth a search for the end of all."""
 NOWHERE: Final = 1 << 62
 """Offset of what does not occur in these bytes."""
 _EMPTY_LINES: Final = re.compile(rb"(?:\n++|(?:\r\n)++)++").match
@@ -33,12 +36,12 @@ ALIKE_AS_ONE: Final = 16
 
 class Intake:
     """`pos`: offset of the first octet not yet taken. `cost`: of what was taken, beyond one a frame. `crlf`: lines may
-    end with CR LF. `plain_acks`: no ACK so far was one that bulk.py does not take."""
+    end with CR LF. `plain_acks`: no ACK so far was one that bulk.py does not take. `resumed`: the end of
+    the first header block was looked for before, in less of it."""
 
     __slots__ = (
-        "_ack_ids", "_ack_receipts", "_ack_subscriptions", "_crlf_at", "_head", "_lf_at", "_receipts", "_records",
-        "_search", "cost", "crlf", "data", "end", "out",
-        "plain_acks", "pos",
+        "_ack_ids", "_ack_receipts", "_ack_subscriptions", "_crlf_at", "_flags", "_kin", "_lf_at", "_receipts",
+        "_records", "_search", "cost", "crlf", "data", "end", "out", "plain_acks", "pos", "resumed",
     )  # fmt: skip
 
     def __init__(self, data: bytes, crlf: bool, searched: int) -> None:
@@ -50,9 +53,11 @@ class Intake:
         self.plain_acks = True
         self.out: list[Event] = []
         self._search = searched
+        self.resumed = searched > 0
         self._lf_at = -1
         self._crlf_at = -1
-        self._head: Head | None = None
+        self._kin: Head | HeadFamily | None = None
+        self._flags = 0
         self._records: list[bytes] = []
         self._receipts: list[bytes] = []
         self._ack_ids: list[bytes] = []
@@ -95,29 +100,37 @@ class Intake:
         """What comes next costs so much beyond what every frame does."""
         self.cost += cost
 
-    def add(self, head: Head, record: bytes, receipt: bytes | None) -> None:
-        """One SEND."""
+    def add(self, kin: Head | HeadFamily, flags: int, record: bytes, receipt: bytes | None) -> bool:
+        """One SEND; is it of the event of the one before. flags: its own; a Head has them."""
         # One group gathers at a time, SENDs or ACKs. Whoever begins the other kind flushes first, so events keep the
         # order of the frames (C61: a receipt is for all that came before, too).
-        if head is not self._head:
+        joins = kin is self._kin
+        if not joins:
             self.flush()
-            self._head = head
+            self._kin = kin
+        self._flags |= flags
         records = self._records
         records.append(record)
         if not len(records) % ALIKE_AS_ONE:
             self.cost += 1
         if receipt is not None:
             self._receipts.append(receipt)
+        return joins
 
-    def extend(self, head: Head, records: list[bytes], receipts: list[bytes]) -> None:
-        """Several SENDs. Takes the lists over."""
-        self.cost += len(records) // SENDS_AS_ONE
-        if head is not self._head:
-            self.flush()
-            self._head = head
+    def extend(
+        self, kin: Head | HeadFamily, flags: int, records: list[bytes], receipts: list[bytes], cost: int
+    ) -> None:
+        """Several SENDs, of that cost beside one for their event. Takes the lists over."""
+        self.cost += cost
+        if kin is not self._kin:
+            if self._kin is not None or self._ack_ids:
+                self.flush()
+            self._kin = kin
+            self._flags = flags
             self._records = records
             self._receipts = receipts
             return
+        self._flags |= flags
         self._records += records
         self._receipts += receipts
 
@@ -125,7 +138,7 @@ class Intake:
         """Plain ACKs. Takes the lists over."""
         self.cost += len(ids) // ALIKE_AS_ONE
         # A group has subscriptions for all its ids or for none; a change begins another group.
-        if self._head is None and self._ack_ids and (subscriptions is None) is (self._ack_subscriptions is None):
+        if self._kin is None and self._ack_ids and (subscriptions is None) is (self._ack_subscriptions is None):
             self._ack_ids += ids
             if self._ack_subscriptions is not None and subscriptions is not None:
                 self._ack_subscriptions += subscriptions
@@ -143,8 +156,10 @@ class Intake:
 
     def flush(self) -> None:
         """Ends the group that has gathered."""
-        head = self._head
-        if head is not None:
+        kin = self._kin
+        if kin is not None:
+            # Only now: a family has a head for each set of flags, and which of them the group has its last frame says.
+            head = kin if isinstance(kin, Head) else kin.head(self._flags)
             records = self._records
             # Not len(lines) × n + one sum for the usual group of one: this runs for each frame of mixed traffic.
             if len(records) == 1:
@@ -152,7 +167,8 @@ class Intake:
             else:
                 nbytes = sum(map(len, records)) + len(records) * len(head.lines)
             self.out.append(Sends(head, records, self._receipts or None, nbytes))
-            self._head = None
+            self._kin = None
+            self._flags = 0
             self._records = []
             self._receipts = []
         elif self._ack_ids:

@@ -22,8 +22,7 @@ IN_SEND: Final[Mapping[str, str]] = {
     "AMQ_SCHEDULER_ACTION": "what is scheduled cannot be listed or taken back by messages",
     "transformation": "bodies are relayed as they came; transform them in the client",
 }
-"""Header of SEND → what to do instead. Refused whatever the value: a value that differs from the last one of the same
-block is not looked at again (wire/shape.py)."""
+"""Header of SEND → what to do instead. Refused whatever the value. All of them are in wire.layouts.SIGNIFICANT."""
 
 IN_SUBSCRIBE: Final[Mapping[str, str]] = {
     "x-queue-name": "name the queue in the destination: /topic/address::queue",

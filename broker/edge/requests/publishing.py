@@ -51,7 +51,7 @@ class Publisher:
 
     last   the command that a frame may still be added to; None: there is none, or its batch has been submitted."""
 
-    __slots__ = ("_create", "_intake", "_last_route", "_marks", "_session", "large", "last")
+    __slots__ = ("_apart", "_create", "_intake", "_last_route", "_marks", "_session", "large", "last")
 
     def __init__(self, session: Session, intake: SendIntake) -> None:
         self._session = session
@@ -60,6 +60,8 @@ class Publisher:
         """May what it is sending create what is not there."""
         self._marks = marks_of(session.acceptor, session.login, session.edge.numbers)
         self.last: Publish | None = None
+        self._apart = False
+        """No message of `last` has header lines beside its record."""
         self._last_route: Route | None = None
         self.large: LargeSend | None = None
 
@@ -99,8 +101,11 @@ class Publisher:
             last is not None
             and self._last_route is route
             and batch[-1] is last
-            and not (last.run.flags ^ head.flags) & TEXT  # 1.0 clients are shown which is which
+            # 1.0 clients are shown which is which: each record says it, where none has lines in common with others.
+            and (not (last.run.flags ^ head.flags) & TEXT or (self._apart and not head.lines))
         ):
+            if head.lines:
+                self._apart = False
             if not receipts and not last.seq:
                 last.run.join(head.lines, event.records, event.nbytes, head.flags)
                 return
@@ -114,6 +119,7 @@ class Publisher:
         batch.append(publish)
         self.last = publish
         self._last_route = route
+        self._apart = not head.lines
 
     def _to_all(self, event: Sends, route: Route) -> None:
         """Frames for several destinations, or several times: all of it happens or nothing does."""

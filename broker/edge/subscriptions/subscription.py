@@ -20,7 +20,7 @@ from broker.core.commands import Grant, Subscribe
 from broker.core.effects import Deliver
 from broker.core.errors import Code
 from broker.core.ids import SLOTS
-from broker.core.message import BLOB, ESCAPED, ORIGINS, REDELIVERED, TEXT, Run
+from broker.core.message import BLOB, ESCAPED, ORIGINS, REDELIVERED, TEXT, Run, is_text
 from broker.core.virtual_host import VirtualHost
 from broker.seams.clock import Clock
 from broker.wire.versions import Version
@@ -418,10 +418,10 @@ def host_told(text: bytes, host: VirtualHost) -> bytes:
 
 
 def _text(run: Run) -> Run:
-    """Without content-length: a 1.0 client knows by that whether a body was sent as text or as bytes (Artemis)."""
+    """Texts without content-length: 1.0 clients know by that whether a body was sent as text or as bytes (Artemis)."""
     lines, records = run.lines, run.records
     if lines.endswith(b"\n\n"):
         lines = without_length(lines)
     else:
-        records = [without_length(record) for record in records]
+        records = [without_length(record) if is_text(record) else record for record in records]
     return Run(run.ids, lines, records, run.nbytes, run.flags, attempts=run.attempts, blob=run.blob)

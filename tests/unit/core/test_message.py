@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from broker.core.message import (
     DURABLE,
     ESCAPED,
@@ -14,6 +16,7 @@ from broker.core.message import (
     WAS_DURABLE,
     Blob,
     Run,
+    is_text,
 )  # fmt: skip
 
 
@@ -87,3 +90,20 @@ def test_what_goes_to_the_journal_for_want_of_memory_does_not_last_and_may_again
     other = run(1)
     other.spilled()
     assert other.flags == TRANSIENT
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (b"destination:a", True),
+        (b"destination:a\ncontent-length:1", True),
+        (b"content-length:1\ndestination:a", False),
+        (b"content-length:1\ndestination:a\nx-content-length:1", False),
+        (b"x-content-length:1\ndestination:a\ncontent-length:1", True),
+        (b"content-length:1", True),  # the other lines are those of all messages (Run.lines)
+        (b"dead-letter-reason:x\ncontent-length:1\ndestination:a", False),
+        (b"dead-letter-reason:x\ndestination:a\ncontent-length:1", True),
+    ],
+)
+def test_whose_a_content_length_is_says_the_place_where_it_stands(lines, text):
+    assert is_text(lines + b"\n\ncontent-length:9\n\n\0") is text

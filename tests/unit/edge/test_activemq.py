@@ -18,7 +18,7 @@ from broker.edge.destinations.dialects import activemq
 from broker.edge.destinations.send_route import READ, RouteCache
 from broker.engine.publishing.recurrence import FOR_EVER, Recurrence
 from broker.wire.events import Head
-from broker.wire.shape import SIGNIFICANT
+from broker.wire.layouts import SIGNIFICANT
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "compatibility-activemq.md").read_text()
 DIALECT = activemq.ActiveMQ.made(AcceptorSettings(dialect="activemq"), ".", Homes(), lambda _: AddressSettings())
@@ -38,7 +38,7 @@ def test_the_page_lists_all_of_it():
 
 
 def test_the_wire_never_hides_a_header_that_decides_the_route():
-    assert {*READ, *DIALECT.read} <= SIGNIFICANT
+    assert {*READ, *DIALECT.read, *activemq.IN_SEND, *activemq.ARGUMENTS, "amq-msg-type"} <= SIGNIFICANT
 
 
 def test_a_composite_destination_is_its_parts():

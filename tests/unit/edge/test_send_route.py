@@ -6,9 +6,10 @@ from broker.core.address import Routing
 from broker.core.errors import RefusedError
 from broker.core.message import DURABLE
 from broker.edge.destinations.dialect import Dialect
+from broker.edge.destinations.foreign_headers import ARGUMENTS, IN_SEND
 from broker.edge.destinations.send_route import READ, RouteCache
 from broker.wire.events import Head
-from broker.wire.shape import SIGNIFICANT
+from broker.wire.layouts import SIGNIFICANT
 
 DIALECT = Dialect.of("/queue/", "/topic/")
 
@@ -19,7 +20,7 @@ def head(**headers):
 
 
 def test_the_wire_never_hides_a_header_that_decides_the_route():
-    assert set(READ) | {"transaction"} <= SIGNIFICANT
+    assert {*READ, "transaction", *IN_SEND, *ARGUMENTS} <= SIGNIFICANT
 
 
 def test_what_the_headers_say():

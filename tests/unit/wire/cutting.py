@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 from broker.config.settings import WireSettings
+from broker.core.message import ESCAPED, GROUPED, TEXT, is_text
 from broker.wire.connection import Connection, Role
 from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Frame, Sends, Violation
-from broker.wire.shape import SIGNIFICANT
+from broker.wire.layouts import SIGNIFICANT
 from broker.wire.versions import Version
 
 CONNECT = b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\n\n\0"
@@ -35,7 +36,9 @@ def flatten(events):
         match event:
             case Sends():
                 headers = {name: value for name, value in event.head.headers.items() if name in SIGNIFICANT}
-                flat += [("SEND", event.head.lines + record, event.head.flags, headers) for record in event.records]
+                for record in event.records:
+                    message = event.head.lines + record
+                    flat.append(("SEND", length_last(message), flags_of(message, event.head.flags), headers))
                 assert event.nbytes == sum(len(event.head.lines) + len(record) for record in event.records)
                 receipts += event.receipts or []
             case Acks():
@@ -55,6 +58,25 @@ def flatten(events):
                 assert event.detail, "a complaint says what to do"
                 flat.append(("VIOLATION", event.code.name, event.receipt))
     return [*flat, ("RECEIPTS", receipts)]
+
+
+def length_last(message):
+    """A message with its content-length behind all other header lines, whoever has given it."""
+    lines, empty, body = message.partition(b"\n\n")
+    rows = lines.split(b"\n")
+    return b"\n".join(sorted(rows, key=lambda row: row.startswith(b"content-length:"))) + empty + body
+
+
+def flags_of(message, flags):
+    """Those of this message, of a group of which some have these."""
+    if flags & TEXT and not is_text(message):
+        flags &= ~TEXT
+    lines = b"\n" + message.partition(b"\n\n")[0]
+    if b"\\" not in lines:
+        flags &= ~ESCAPED
+    if b"\nJMSXGroupID:" not in lines:
+        flags &= ~GROUPED
+    return flags
 
 
 def feed(connection, pieces):

@@ -6,8 +6,8 @@ what cutting.flatten gives for the same octets. It shares no code with broker.wi
 
 from __future__ import annotations
 
-from broker.core.message import ESCAPED, TEXT
-from broker.wire.shape import SIGNIFICANT
+from broker.core.message import ESCAPED, GROUPED, TEXT
+from broker.wire.layouts import SIGNIFICANT
 
 NEEDS = {
     "1.0": {"SUBSCRIBE": ["destination"], "UNSUBSCRIBE": [], "ACK": ["message-id"]},
@@ -134,6 +134,7 @@ def frame(data, version, flat, receipts):
     if command == "SEND":
         relayed = b"".join(encode(n) + b":" + encode(v) + b"\n" for n, v in headers.items() if n not in RESERVED)
         flags = (ESCAPED if b"\\" in relayed else 0) | (TEXT if length is None else 0)
+        flags |= GROUPED if "JMSXGroupID" in headers else 0
         seen = {name: value for name, value in headers.items() if name in SIGNIFICANT}
         flat.append(("SEND", relayed + b"content-length:%d\n\n%b\0" % (len(body), body), flags, seen))
         receipts += [] if receipt is None else [receipt]

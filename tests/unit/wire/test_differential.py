@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from broker.wire.memo import Memo
 
-from .cutting import V10, V11, V12, cuts, feed, logged_in
+from .cutting import V10, V11, V12, cuts, feed, flatten, logged_in
 from .reference import reference
 
 NAMES = ["destination", "x", "seq", "persistent", "receipt", "content-length", "message-id", "subscription", "id"]
@@ -102,6 +102,89 @@ def like_frames(rng):
         lines += [b"content-length:%d\n" % len(text)] if b"\0" in text or fixed or rng.random() < 0.95 else []
         out.append(b"SEND\n%b\n%b\0%b" % (b"".join(lines), text, b"\n" if n % 11 == 0 else b""))
     return b"".join(out)
+
+
+def real_frames(rng):
+    """Frames of a few rows of names, values and sizes of which differ; some are wrong, some have lines in common."""
+    names = [
+        b"destination",
+        b"persistent",
+        b"a",
+        b"corr-id",
+        b"JMSXGroupID",
+        b"transaction",
+        b"subscription",
+        b"expires",
+    ]
+    rows = []
+    for _ in range(rng.randrange(1, 4)):
+        more = rng.sample(names[1:], rng.randrange(5)) + rng.choice([[], [b"receipt"], [b"content-length"]])
+        row = [b"destination", *more]
+        rng.shuffle(row)
+        rows.append(row)
+    odd = [b"\\c", b"\\q", b"a:b", b"", b" s ", b"\xc3\xa9", b"\xff", b"x" * 20, b"\\\\n", b"\\r"]
+    out, wrong, fixed = [], rng.choice([0, 0.01, 0.1]), rng.random() < 0.3
+    for _ in range(rng.randrange(4, 80)):
+        body = b"b" * rng.randrange(3 if fixed else 20)
+        lines = []
+        for name in rng.choice(rows):
+            value = b"1" if fixed and name != b"receipt" else b"%d" % rng.randrange(1 << rng.choice([1, 3, 30]))
+            value = b"/queue/%b" % value[:1] if name == b"destination" else value
+            value = b"%d" % len(body) if name == b"content-length" else value
+            lines.append(b"%b:%b\n" % (name, rng.choice(odd) if rng.random() < wrong else value))
+        gap = rng.choice([b"", b"", b"\n", b"\n\n\n", b"\r\n", b"\n" * 9])
+        out.append(b"SEND\n%b\n%b\0%b" % (b"".join(lines), body, gap))
+    return b"".join(out)
+
+
+@pytest.mark.parametrize("version", [V10, V11, V12])
+def test_frames_that_all_differ(version):
+    rng, memo = random.Random(5), Memo(32)
+    for _ in range(200):
+        data = bytearray(real_frames(rng))
+        if rng.random() < 0.3:
+            data[rng.randrange(len(data))] = rng.choice(b"\0\n\r:\\x\xff")
+        agree(bytes(data), version, memo)
+
+
+def stretches(rng):
+    """Frames of few rows of names, in stretches in which now this and now that stays the same."""
+    rows = [[b"destination", b"transaction", b"n"], [b"destination", b"n", b"content-length"], [b"n", b"destination"]]
+    rows += [[b"receipt", b"destination", b"transaction", b"content-length"], [b"destination", b"x-content-length"]]
+    out = []
+    for _ in range(rng.randrange(1, 8)):
+        row, vary = rng.choice(rows), rng.choice([b"n", b"transaction", b"destination", b"receipt", b"body", b""])
+        values = {
+            b"transaction": b"t%d" % rng.randrange(2),
+            b"destination": b"/queue/%d" % rng.randrange(2),
+            b"n": b"1",
+        }
+        values |= {b"receipt": b"r", b"x-content-length": b"3"}
+        for n in range(rng.randrange(1, 20)):
+            body = b"b\0d" if b"content-length" in row and n % 3 == 1 else b"b" * (n % 4 if vary == b"body" else 3)
+            now = values | {b"content-length": b"%d" % len(body)}
+            if vary in now:
+                now[vary] = b"%b%d" % (rng.choice([b"", b"", b"", b" ", b"\\\\"]), rng.randrange(3))
+            eol = rng.choice([b"\n"] * 9 + [b"\r\n"])
+            out.append(eol.join([b"SEND", *[b"%b:%b" % (name, now[name]) for name in row], b"", b""]) + body + b"\0")
+    return b"".join(out)
+
+
+def test_connections_share_what_blocks_mean_and_not_what_they_said():
+    """Of one listener and all versions, in turn, cut anywhere: each is read as if it were alone."""
+    rng, memo = random.Random(9), Memo(32)
+    for _ in range(60):
+        versions = [V10, V11, V12, V12, rng.choice([V10, V11, V12])]
+        streams = [stretches(rng) for _ in versions]
+        connections = [logged_in(version, memo=memo) for version in versions]
+        events, places = [[] for _ in versions], [0] * len(versions)
+        while left := [n for n, data in enumerate(streams) if places[n] < len(data)]:
+            n = rng.choice(left)
+            stop = places[n] + (rng.randrange(1, 500) if n < 4 else 1)  # the last one octet by octet
+            events[n] += connections[n].receive(streams[n][places[n] : stop])
+            places[n] = stop
+        for version, data, came in zip(versions, streams, events, strict=True):
+            assert shorten(flatten(came)) == reference(data, version)
 
 
 @pytest.mark.parametrize("version", [V10, V11, V12])
