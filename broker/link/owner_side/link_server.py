@@ -412,7 +412,7 @@ class LinkServer:
     def _at_last(self, end: EdgeStream, hello: pb.Hello) -> None:
         """The end of what this edge was here before is over."""
         held = end.go_on()
-        if end in self._strangers:
+        if end in self._strangers and not end.over:
             self._welcome(end, hello)
             for data in held:
                 self.on_message(end, data)

@@ -463,11 +463,9 @@ class Shard:
                     if here and not deferred.goes(here, command, published(command), turn):
                         continue
                     if not (crowded and self.pressure.meets_parts(engine, command, turn)):
-                        work = transacting(self, command, turn, touched)
-                        if next(work, self) is None:
+                        if next(work := transacting(self, command, turn, touched), self) is None:
                             self._in_pieces(command, work, (turn, touched, blobs))
-                            return self._put_back(commands)
-                        if turn.work > WORK:
+                        if self._large is not None or turn.work > WORK:
                             return self._put_back(commands)
                     if (at := now()) - before > LONG_S:
                         self.blame.saw(at - before, command)

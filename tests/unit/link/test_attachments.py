@@ -9,6 +9,7 @@ import pytest
 
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Disconnect, Subscribe
+from broker.core.errors import Code
 from broker.link.owner_side import edge_peer, link_server
 from broker.link.owner_side.attachments import Attached, Attachments
 from broker.link.owner_side.link_server import SWEEP_S
@@ -146,6 +147,22 @@ def test_the_rest_of_that_end_is_no_single_step(monkeypatch):
     assert [n for n in ends if n] == [2] * 12 and not server._early and not server._farewells
     last = {(each.slot, each.session): type(each) for each in place.owner.shard.commands if hasattr(each, "session")}
     assert len(last) == 24 and set(last.values()) == {Subscribe}
+
+
+def test_who_is_refused_while_it_waits_is_not_welcomed_afterwards(monkeypatch):
+    monkeypatch.setattr(link_server, "ENDED", 2)
+    place = Place()
+    server = place.owner.server
+    pieces, schedule, some = [], server._schedule, server._end_some
+    server._schedule = lambda call: (pieces.append if getattr(call, "func", None) == some else schedule)(call)
+    place.world.cut()
+    server._bury(place.peer)
+    place.world.pass_time(1.0)
+    ((end, _),) = next(iter(server._early.values()))
+    server._refuse(end, Code.COMPONENT_MESSAGE_TOO_LARGE, "said before its stream has ended")
+    while pieces:
+        pieces.pop(0)()
+    assert end.peer is None and not server._peers and not server._early
 
 
 def test_a_sweep_goes_on_until_all_is_forgotten(monkeypatch):
