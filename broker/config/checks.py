@@ -149,6 +149,8 @@ def _tls(edge: EdgeSettings, acceptors: Mapping[str, AcceptorSettings]) -> None:
 def _acceptor(name: str, acceptor: AcceptorSettings, edge: EdgeSettings) -> None:
     """One entry of [acceptors], completed with what [edge] says."""
     where = f"acceptors.{name}"
+    if name.startswith("$"):
+        raise ConfigError(f"{where}: names that begin with $ are the broker's own; rename the acceptor.")
     if name in OF_EDGE and getattr(edge, OF_EDGE[name]) >= 0:
         raise ConfigError(
             f"{where} stands in the place of edge.{OF_EDGE[name]}; set that to -1, or rename the acceptor."

@@ -193,7 +193,10 @@ class Broker:
                     return reply.status, reply.read().decode()
             except urllib.error.HTTPError as error:
                 with error:
-                    return error.code, error.read().decode()
+                    text = error.read().decode()
+                if "urn:stampede:problem:starting" not in text or time.monotonic() > end:
+                    return error.code, text
+                time.sleep(0.05)
             except OSError:
                 if time.monotonic() > end:
                     raise

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from broker.config.checks import check
+from broker.config.settings import Settings
+from broker.core.errors import ConfigError
 from broker.core.reasons import Reason
 from broker.edge.transport.inside import HIGH, INSIDE, PIECE, InsideChannel
-from tests.unit.edge.bench import Bench
+from tests.unit.edge.bench import Bench, Wire
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"
 
@@ -24,6 +28,17 @@ async def test_it_is_who_its_maker_says():
     assert await channel.pipe.read() == b""
     await asyncio.sleep(0)
     assert not bench.edge.sessions
+
+
+async def test_an_acceptor_that_is_called_bridge_keeps_its_settings():
+    bench = Bench({"bridge": {"port": 1, "virtual_host": "shop"}}, virtual_hosts={"shop": {}})
+    wire: Any = Wire()
+    wire.transport_name = "bridge"
+    session = bench.edge.open(wire)
+    session.receive(CONNECT)
+    assert session.connected and session.host.name == "shop"
+    with pytest.raises(ConfigError, match=r"acceptors\.\$bridge: names that begin with \$ are the broker's own"):
+        check(Settings(acceptors={INSIDE: {"port": 1}}))
 
 
 async def test_somebody_who_is_not_there_is_refused():
