@@ -11,15 +11,17 @@ import base64
 import json
 import os
 import ssl
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPException
+from threading import Event
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote, urlencode
 
 import click
+
+from broker.seams.clock import SystemClock
 
 REFUSED, NO_CONNECTION, NO_SUCH_THING = 1, 3, 4
 TIMEOUT_S = 600.0
@@ -89,7 +91,8 @@ class AdminApi:
         """The answer. Ends the command with a line for people where there is none."""
         given = {name: value for name, value in (body or {}).items() if value is not None}
         data = json.dumps(given).encode() if method in ("POST", "PATCH", "PUT") else None
-        ends = time.monotonic() + STARTS_S
+        clock = SystemClock()
+        ends = clock.monotonic() + STARTS_S
         try:
             while True:
                 request = urllib.request.Request(self._url + path, data=data, headers=self._headers, method=method)
@@ -98,9 +101,9 @@ class AdminApi:
                         return json.load(answer)
                 except urllib.error.HTTPError as error:
                     told = _told(error)
-                    if told.get("type") != STARTING or time.monotonic() >= ends:
+                    if told.get("type") != STARTING or clock.monotonic() >= ends:
                         _refused(error, told)
-                time.sleep(AGAIN_S)
+                Event().wait(AGAIN_S)
         except (OSError, HTTPException, ValueError) as error:
             why = getattr(error, "reason", error)
             click.echo(f"stampede: no answer from {self._url}: {why}", err=True)
