@@ -87,7 +87,7 @@ def test_held_run_lost_at_release(monkeypatch):
 
 
 def test_transaction_split(monkeypatch):
-    original = transact.transact
+    original = transact.transacting
 
     def splitting(shard, command, turn, touched):
         def loose(group, turn):
@@ -104,9 +104,9 @@ def test_transaction_split(monkeypatch):
             turn.appends += group.appends[1:]
 
         monkeypatch.setattr(transact, "merge", loose)
-        original(shard, command, turn, touched)
+        return original(shard, command, turn, touched)
 
-    monkeypatch.setattr(owner_shard, "transact", splitting)
+    monkeypatch.setattr(owner_shard, "transacting", splitting)
     assert found_by() is not None
 
 
