@@ -20,8 +20,8 @@ from broker.core.reasons import Reason
 from .channel import EdgeLike, SessionLike, next_connection_id
 
 INSIDE = "$bridge"
-"""The acceptor that nobody listens on. No acceptor of the settings is called that (config/checks.py): its settings would
-be those of bridges, whatever it locks its clients into."""
+"""The acceptor that nobody listens on. No acceptor of the settings is called that (config/checks.py): its settings
+would be those of bridges, whatever it locks its clients into."""
 PIECE = 8 * 1024
 HIGH = 128 * 1024
 """Bytes that the client has not read, above which its subscriptions get no more."""
