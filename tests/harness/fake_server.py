@@ -10,8 +10,9 @@ import asyncio
 from websockets.asyncio.server import serve
 
 from broker.config.settings import WireSettings
+from broker.edge.requests.management import split
 from broker.wire.connection import Connection, Role
-from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Frame, Sends, Violation
+from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Frame, Head, Sends, Violation
 from broker.wire.versions import Version
 from broker.wire.writer import connected_frame, encode_frame, receipts, rewrite_lines
 
@@ -34,7 +35,7 @@ class Peer:
             case Sends(head=head, records=records):
                 for record in records:
                     body = (head.lines + record).partition(b"\n\n")[2][:-1]
-                    seen.append(("SEND", dict(head.headers), body))
+                    seen.append(("SEND", said(head, record), body))
                     if "transaction" in head.headers:
                         self.transactions[head.headers["transaction"]].append((head, record))
                     else:
@@ -50,7 +51,7 @@ class Peer:
             case BodyEnd():
                 start, pieces = self.large
                 body = b"".join(pieces)
-                seen.append(("SEND", dict(start.head.headers), body))
+                seen.append(("SEND", said(start.head, b"\n\0"), body))
                 lines = start.head.lines + b"content-length:%d\n\n%b\0" % (len(body), body)
                 self.server.route(start.head.headers["destination"], lines)
                 self.answer([start.receipt] if start.receipt else [])
@@ -133,6 +134,11 @@ class MessageWriter:
 
     async def wait_closed(self):
         pass
+
+
+def said(head: Head, record: bytes) -> dict[str, str]:
+    """All headers of a SEND: what is relayed, and what only a broker acts on."""
+    return split(head.lines + record)[0] | head.headers
 
 
 class FakeServer:
