@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import timeit
 
 import pytest
 from hypothesis import given
@@ -255,9 +256,10 @@ def test_xpath_costs_milliseconds_or_is_given_up_on(expression):
     predicate = compile(f"XPATH '{expression}'")
     for body in _hard_bodies():
         run = message(body)
-        start = time.process_time()
-        predicate(run, 0, "q")
-        assert time.process_time() - start < 0.1, body[:50]  # at most 4 ms on the machine it was written on
+        # At most 4 ms on the machine it was written on. The best of three: in a worker that has run thousands of tests
+        # one collection of garbage takes longer than that.
+        took = timeit.repeat(lambda run=run: predicate(run, 0, "q"), timer=time.process_time, number=1, repeat=3)
+        assert min(took) < 0.1, body[:50]
         predicate.meter.overran()
 
 
