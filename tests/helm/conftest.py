@@ -54,7 +54,8 @@ def render(helm: str):
     @functools.cache
     def run(values: Path, modern: bool = True, *more: str) -> Rendered:
         versions = ["autoscaling/v2", "policy/v1", "batch/v1/CronJob"] if modern else []
-        command = [helm, "template", "shop", str(CHART), "--namespace", "mq", "--values", str(values), *more]
+        version = () if "--kube-version" in more else ("--kube-version", "1.33.0")  # each Helm has another default
+        command = [helm, "template", "shop", str(CHART), "--namespace", "mq", "--values", str(values), *version, *more]
         for version in versions:
             command += ["--api-versions", version]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -39,6 +39,7 @@ ACCEPTORS: dict[str, dict[str, object]] = {
 
 SETTINGS: dict[str, object] = {
     "engine.xpath": True,
+    "edge.client_ids": "*",  # as Artemis has it: any client-id for any user
     "engine.addresses.off.#.auto_create": False,
     "engine.addresses.off.#.auto_create_queues": False,
     "engine.addresses.off.only.anycast.routing_types": "ANYCAST",
