@@ -14,7 +14,8 @@ NOTIFICATIONS: Final = "activemq.notifications"
 """The address of all of them, for clients of Artemis."""
 ADVISORIES: Final = "ActiveMQ.Advisory."
 """… and what theirs begin with for clients of Classic."""
-TOLD: Final = ("Connection", "Consumer.Queue.", "Consumer.Topic.")
+CONNECTIONS: Final = "Connection"
+CONSUMERS: Final = ("Consumer.Queue.", "Consumer.Topic.")
 """Advisories there are: one, and two for each destination."""
 
 
@@ -29,8 +30,8 @@ class NoticeKind(Enum):
 
 
 class Notice(NamedTuple):
-    """connection   its number at its edge.    peer   its address.    address, queue, topic   of a consumer: what it
-    is subscribed to; queue: it is an anycast one, or a named one.    subscription   its id."""
+    """connection   its number at its edge.    peer   its address.    address, topic   of a consumer: what it is
+    subscribed to.    subscription   its id."""
 
     kind: NoticeKind
     connection: int
@@ -49,4 +50,4 @@ Notify = Callable[[Notice], None]
 def is_advisory(address: str) -> bool:
     """Is it one that is told."""
     name = address.removeprefix(ADVISORIES)
-    return name != address and (name == TOLD[0] or any(name.startswith(each) for each in TOLD[1:]))
+    return name != address and (name == CONNECTIONS or name.startswith(CONSUMERS))

@@ -52,15 +52,17 @@ class Notifications:
 
     def take(self, notice: Notice) -> None:
         """core.notices.Notify."""
+        place = notice.address, notice.topic
         if notice.kind is NoticeKind.CONSUMER_CREATED:
-            self._consumers[notice.address, notice.topic] += 1
+            self._consumers[place] += 1
         elif notice.kind is NoticeKind.CONSUMER_CLOSED:
-            self._consumers[notice.address, notice.topic] -= 1
-            self._consumers += Counter()
+            self._consumers[place] -= 1
+            if self._consumers[place] <= 0:  # one look, however many addresses have consumers
+                del self._consumers[place]
         if len(self._waiting) >= MOST:
             self._dropped += 1
             return
-        self._waiting.append((notice, self._consumers[notice.address, notice.topic]))
+        self._waiting.append((notice, self._consumers[place]))
         self._something.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._tell(), name="notifications")

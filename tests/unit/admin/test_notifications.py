@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from broker.admin.management import notifications
+from broker.admin.management.notifications import Notifications
 from broker.client import ServerError, connect
 from broker.core.notices import Notice, NoticeKind
 from tests.harness.waiting import PATIENCE_S, eventually
@@ -83,3 +86,17 @@ async def test_what_comes_too_fast_is_dropped_and_counted(tmp_path: Path, monkey
         found = {metric.name: metric.samples[0][1] for metric in own.metrics()}
         assert found["stomp_notifications_dropped_total"] == 3
         await eventually(lambda: own._told >= 2 and not own._waiting)
+
+
+async def test_the_end_of_a_consumer_is_one_look_however_many_addresses_have_some():
+    class Walked(Counter):
+        def items(self):
+            raise AssertionError("all of them are looked at")
+
+    made = Notifications(None, "edge-0", lambda: 0)  # type: ignore[arg-type]
+    made._something = made._task = SimpleNamespace(set=lambda: None)  # type: ignore[assignment]
+    made._consumers = Walked()
+    about = Notice(NoticeKind.CONSUMER_CREATED, 1, "ada", "10.0.0.1:5", "", "orders")
+    for kind in (NoticeKind.CONSUMER_CREATED, NoticeKind.CONSUMER_CLOSED, NoticeKind.CONSUMER_CLOSED):
+        made.take(about._replace(kind=kind))
+    assert [count for _, count in made._waiting] == [1, 0, 0] and not made._consumers
