@@ -30,10 +30,9 @@ _SECTIONS = ("vhosts", "queues", "exchanges", "bindings", "policies", "users", "
 _PREDECLARED = ("", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match", "amq.rabbitmq.trace")
 _AMQ = {"amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers", "amq.match": "headers"}
 _ARGUMENTS = {
-    "message-ttl": "expiry_delay_ms", "expires": "auto_delete_delay_ms", "max-length": "ring_size",
-    "max-length-bytes": "max_size_bytes", "single-active-consumer": "exclusive",
+    "message-ttl": "expiry_delay_ms", "max-length": "ring_size", "single-active-consumer": "exclusive",
 }  # fmt: skip
-"""Of a queue or policy, without the `x-` → setting of the address."""
+"""Of a queue or policy, without the `x-` → setting of the address; _values() has those that are more than one."""
 _NEEDLESS = {
     "queue-type": "there is one type of queue, and all are replicated",
     "queue-mode": "long queues go to disk as they are",

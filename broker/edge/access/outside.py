@@ -1,4 +1,4 @@
-"""Who is known elsewhere: issuers of tokens, an LDAP server; and whether logins of theirs still hold.
+"""Who is known elsewhere, to issuers of tokens; and whether logins of theirs still hold.
 
 Rule: puts together what the settings ask for; None where they ask for nothing. Decides nothing.
 """

@@ -1,7 +1,6 @@
-"""Checks of logins that the table of users does not decide: signatures of tokens, questions to an LDAP server.
+"""Checks of logins that the table of users does not decide: signatures of tokens.
 
-As for passcodes (login_queue.py): a bounded number of threads, addresses take turns, wrong ones earn waits. Each kind
-has threads of its own: an LDAP server that does not answer keeps no token waiting.
+As for passcodes (login_queue.py): a bounded number of threads, addresses take turns, wrong ones earn waits.
 
 Rule: whatever is checked is checked in a thread; the loop only waits. Keeps no secret: what is remembered of a login
 that was right is an HMAC under a key of this process.
@@ -30,32 +29,23 @@ log = logging.getLogger("stampede.edge")
 
 
 class OutsideChecks:
-    """Of one kind. kept_s: so long a right login is remembered; 0: until it ends by itself."""
+    """Of one kind. A right login is remembered until it ends by itself (Principal.until)."""
 
     def __init__(
-        self,
-        clock: Clock,
-        threads: int,
-        kind: str,
-        kept_s: float = 0.0,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        self, clock: Clock, threads: int, kind: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
         self._clock = clock
         self._kind = kind
-        self._kept_s = kept_s
         self._penalties = Penalties(clock, sleep)
         self._turns = LoginQueue(threads, MAX_WAITING, self._penalties.blocked)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=kind)
         self._key = token(32).encode()
-        self._right: dict[bytes, tuple[Principal, float]] = {}
+        self._right: dict[bytes, Principal] = {}
 
     def known(self, *secret: str) -> Principal | None:
         """Whose login this is, if that was found a moment ago."""
         found = self._right.get(self._digest(secret))
-        if found is None:
-            return None
-        principal, until = found
-        return principal if until > self._clock.monotonic() else None
+        return found if found is not None and found.until > self._clock.monotonic() else None
 
     def forget(self) -> None:
         """What was right may not be so any more."""
@@ -94,13 +84,9 @@ class OutsideChecks:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _remember(self, secret: tuple[str, ...], principal: Principal) -> None:
-        now = self._clock.monotonic()
-        until = now + self._kept_s if self._kept_s else principal.until
-        if principal.until:
-            until = min(until, principal.until)
         if len(self._right) >= MAX_REMEMBERED:
             del self._right[next(iter(self._right))]
-        self._right[self._digest(secret)] = principal, until
+        self._right[self._digest(secret)] = principal
 
     def _digest(self, secret: tuple[str, ...]) -> bytes:
         # Lengths keep ("ab", "c") and ("a", "bc") apart.
