@@ -1,19 +1,53 @@
 """A module has a test module of its own in its room: whoever changes one knows where to look, and where to add.
 
-Rule: the number below may only shrink. `broker/journal/recovery/recovery.py` is tested by
+Rule: the numbers below may only shrink. `broker/journal/recovery/recovery.py` is tested by
 `tests/unit/journal/test_recovery.py` (in a folder of the room, if need be); tests of several modules together stand
-beside these, under a name of what they are about.
+beside these, under a name of what they are about. A module without a decision (constants, enums, protocols, records: no
+function of it branches, loops, compares or catches) promises nothing that a test could find broken, and needs none.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-WITHOUT = 255
-"""Modules that have none yet, of all rooms together."""
+WITHOUT: dict[str, int] = {
+    "broker/admin": 18,
+    "broker/app": 27,
+    "broker/client": 10,
+    "broker/cluster": 14,
+    "broker/config": 10,
+    "broker/core": 4,
+    "broker/edge": 17,
+    "broker/engine": 31,
+    "broker/journal": 15,
+    "broker/link": 11,
+    "broker/metadata": 2,
+    "broker/owner": 16,
+    "broker/rpc": 2,
+    "broker/seams": 4,
+    "broker/selector": 10,
+    "broker/wire": 5,
+    "operator/broker_operator": 19,
+    "pipeline/broker_pipeline": 11,
+}
+"""Modules that have none yet, room by room; a room that is not named has none. Lower it with each that you write."""
+
+DECISIONS = (
+    *(ast.If, ast.IfExp, ast.Match, ast.Compare, ast.BoolOp),
+    *(ast.For, ast.AsyncFor, ast.While, ast.comprehension),
+    *(ast.Try, ast.With, ast.AsyncWith),
+)
+
+
+def decides(path: Path) -> bool:
+    """Has it a function that does one thing or another?"""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return any(isinstance(node, DECISIONS) for function in functions for node in ast.walk(function))
 
 
 def modules(room: str) -> Iterator[Path]:
@@ -25,7 +59,8 @@ def modules(room: str) -> Iterator[Path]:
 def names(room: str) -> set[str]:
     name = room.rpartition("/")[2]
     beside = [ROOT / "tests" / "unit" / name, ROOT / "tests" / name.removeprefix("broker_")]
-    return {path.stem for folder in beside if folder.is_dir() for path in folder.rglob("test_*.py")}
+    found = {path.stem for folder in beside if folder.is_dir() for path in folder.rglob("test_*.py")}
+    return found | {stem.replace("test_spark_", "test_") for stem in found}  # the prefix says that they need PySpark
 
 
 ROOMS = [
@@ -35,7 +70,19 @@ ROOMS = [
 ]
 
 
+def without(room: str) -> list[str]:
+    return [it.stem for it in modules(room) if f"test_{it.stem}" not in names(room) and decides(it)]
+
+
 def test_fewer_and_fewer_modules_have_no_tests_of_their_own():
-    missing = {room: [path.stem for path in modules(room) if f"test_{path.stem}" not in names(room)] for room in ROOMS}
-    count = sum(map(len, missing.values()))
-    assert count <= WITHOUT, f"{count}: write tests/unit/ROOM/test_NAME.py for what is new: {missing}"
+    missing = {room: without(room) for room in ROOMS}
+    more = {room: names for room, names in missing.items() if len(names) > WITHOUT.get(room, 0)}
+    assert not more, f"write tests/unit/ROOM/test_NAME.py for what is new: {more}"
+
+
+def test_a_module_without_decisions_is_recognised(tmp_path):
+    plain, deciding = tmp_path / "plain.py", tmp_path / "deciding.py"
+    plain.write_text("class A:\n    x: int = 1\n    def name(self) -> int:\n        return self.x\n")
+    deciding.write_text("def first(it: list[int]) -> int:\n    return it[0] if it else 0\n")
+    assert not decides(plain)
+    assert decides(deciding)
