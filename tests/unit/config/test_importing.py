@@ -20,7 +20,7 @@ from broker.config.artemis.artemis_names import (
 )
 from broker.config.artemis.import_text import as_toml
 from broker.config.artemis.importing import SECTIONS, convert
-from broker.config.load import from_tree, load
+from broker.config.load import from_tree
 from broker.config.permissions import OPERATIONS
 from broker.core.errors import ConfigError
 
@@ -38,18 +38,6 @@ def address_setting(inner: str, match: str = "a") -> dict[str, object]:
 
 def acceptor(url: str, more: str = ""):
     return convert(core(f'<acceptors><acceptor name="x">{url}</acceptor></acceptors>{more}'))
-
-
-@pytest.mark.parametrize("name", ["stock", "everything"])
-def test_the_result_loads_and_has_nothing_to_mend(tmp_path, name):
-    found = convert((FOLDER / f"{name}.xml").read_bytes())
-    file = tmp_path / "stampede.toml"
-    file.write_text(as_toml(found, f"{name}.xml"))
-    settings = load(str(file), {}, {})
-    assert "to be mended" not in file.read_text()
-    assert settings.engine.addresses == found.tables["engine.addresses"]
-    assert settings.engine.queues == found.tables["engine.queues"]
-    assert settings.acceptors == found.tables["acceptors"]
 
 
 def test_the_stock_file_becomes_three_acceptors_and_two_queues():
