@@ -21,6 +21,7 @@ from broker.core.virtual_host import HOST, NAME
 from ..artemis.importing import Imported, Note
 from ..load import checked_entry
 from ..permissions import EVERYBODY, groups_of
+from .patterns import TooMuchError, Trial
 
 MAX_BYTES = 64 << 20
 Item = Mapping[str, Any]
@@ -33,6 +34,7 @@ _ARGUMENTS = {
     "message-ttl": "expiry_delay_ms", "max-length": "ring_size", "single-active-consumer": "exclusive",
 }  # fmt: skip
 """Of a queue or policy, without the `x-` → setting of the address; _values() has those that are more than one."""
+_BY_HAND = 'write it as settings of addresses, [engine.addresses."…"]'
 _NEEDLESS = {
     "queue-type": "there is one type of queue, and all are replicated",
     "queue-mode": "long queues go to disk as they are",
@@ -215,22 +217,39 @@ class _Definitions:
 
     def _all_queues(self) -> None:
         policies = sorted(self._items("policies"), key=lambda each: each.get("priority") or 0, reverse=True)
-        used: set[int] = set()
+        by_name = self._policies(policies)
         for queue in self._items("queues"):
             name, host = str(queue.get("name", "")), str(queue.get("vhost", "/"))
             prefix = self._host(host)
-            if prefix is None or not name:
-                continue
-            policy = next((each for each in policies if _fits(each, name, host, "queues")), None)
-            if policy is not None:
-                used.add(id(policy))
-            self._queue(prefix + name, queue, {} if policy is None else policy.get("definition") or {}, host)
+            if prefix is not None and name:
+                policy = by_name.get((host, name), {})
+                self._queue(prefix + name, queue, policy.get("definition") or {}, host)
+
+    def _policies(self, policies: list[Item]) -> dict[tuple[str, str], Item]:
+        """(virtual host, queue) → the first that fits. Each is tried on the names that none before it has taken."""
+        free: dict[str, dict[str, None]] = {}
+        for queue in self._items("queues"):
+            free.setdefault(str(queue.get("vhost", "/")), {})[str(queue.get("name", ""))] = None
+        found: dict[tuple[str, str], Item] = {}
+        trial = Trial()
         for policy in policies:
-            if id(policy) not in used:
-                self._note(
-                    f"policy {policy.get('name', '')!r} ({policy.get('pattern', '')!r})",
-                    'no queue of the file is named so: write it as settings of addresses, [engine.addresses."…"]',
-                )
+            host, pattern = str(policy.get("vhost", "/")), str(policy.get("pattern", ""))
+            what = f"policy {policy.get('name', '')!r} ({pattern!r})"
+            if policy.get("apply-to", "all") not in ("all", "queues", "classic_queues", "quorum_queues"):
+                self._note(what, f"it applies to {policy['apply-to']}: {_BY_HAND}")
+                continue
+            names = free.get(host, {})
+            try:
+                taken = trial.pattern(pattern, names)
+            except TooMuchError as why:
+                self._note(what, f"its pattern was not tried, {why}: {_BY_HAND}")
+                continue
+            if not taken:
+                self._note(what, f"no queue of the file is named so, or another policy goes before it: {_BY_HAND}")
+            for name in taken:
+                found[host, name] = policy
+                del names[name]
+        return found
 
     def _queue(self, address: str, queue: Item, policy: Item, host: str) -> None:
         given = {str(key).removeprefix("x-"): value for key, value in (queue.get("arguments") or {}).items()}
@@ -333,13 +352,3 @@ class _Definitions:
             diverts[name] = checked_entry("engine.diverts", name, values, "the file")
         except ConfigError as error:
             self._note(told, str(error))
-
-
-def _fits(policy: Item, name: str, host: str, what: str) -> bool:
-    if policy.get("vhost", "/") != host or policy.get("apply-to", "all") not in (what, "all", "classic_queues",
-                                                                                 "quorum_queues"):  # fmt: skip
-        return False
-    try:
-        return len(str(policy.get("pattern", ""))) < 200 and bool(re.search(str(policy["pattern"]), name[:1000]))
-    except (re.error, KeyError):
-        return False

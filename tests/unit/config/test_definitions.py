@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.foreign.foreign_files import read
+from broker.config.foreign.patterns import TooMuchError, Trial
 from broker.core.errors import ConfigError
 
 FOUND = read((Path(__file__).parent / "foreign_files" / "definitions.json").read_bytes())
@@ -73,3 +74,45 @@ def test_a_file_that_is_nested_too_deep_is_refused_and_a_policy_may_have_no_prio
         read(b'{"queues":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
     policies = [{"name": "p", "vhost": "/", "pattern": ".*", "priority": each} for each in (None, 3)]
     read(json.dumps({"queues": [], "policies": policies}).encode())
+
+
+def of_policies(*patterns: str, queues: int = 1, name: str = "a" * 40) -> list[str]:
+    """What is said of policies with these patterns."""
+    tree = {
+        "queues": [{"name": f"{name}{n}"} for n in range(queues)],
+        "policies": [{"name": f"p{n}", "pattern": each, "definition": {}} for n, each in enumerate(patterns)],
+    }
+    return [note.why for note in read(json.dumps(tree).encode()).notes if note.what.startswith("policy")]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a+)+$", "(a|a)*$", "(a|aa)+$", "(a*)*b", "(?:a?){40}b", "a?" * 40 + "a" * 60, "a*" * 60 + "b", "(a|a)" * 39,
+        "(.*a){20}", r"(a*)\1\1\1*b", "(?P<n>a*)(?P=n)b", "((a+)b?)*c", "(?=(a+)+$)b", "a" * 300, "(", "(?i)a*",
+    ],
+)  # fmt: skip
+def test_a_pattern_that_would_take_for_ever_is_named_and_not_tried(pattern: str):
+    (why,) = of_policies(pattern, name="a" * 200)
+    assert "its pattern was not tried" in why
+
+
+def test_all_patterns_of_a_file_share_one_budget():
+    trial, names = Trial(1_000_000), ["a" * 40]
+    for n in range(10):
+        assert trial.pattern(f"a.*a.*b{n}", names) == frozenset()
+    with pytest.raises(TooMuchError, match="could take minutes"):
+        for n in range(10):
+            trial.pattern(f"a.*a.*c{n}", names)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        ".*", "^a", r"^a+\d$", "^(?!amq\\.).*", "[a-z]+[0-9]?$", "(a{3}){2}", "", "^(orders|a+)0", "a{2,3}",
+        r"^[\w\-.]*$", "(?:aaa)*0",
+    ],
+)  # fmt: skip
+def test_patterns_that_people_write_are_tried(pattern: str):
+    assert of_policies(pattern) == []
