@@ -213,6 +213,10 @@ class OwnerBodies:
             return True
         return False
 
+    def refused(self, blobs: list[int]) -> None:
+        """What named these happens nowhere: their files go now, not when the edge's stream ends."""
+        self._forget([blob for blob in blobs if blob in self._stored])
+
     def known(self, blob: Blob) -> bool:
         """Has a command referred to it before. What became of the file is that command's affair."""
         return blob.id in self._published

@@ -56,11 +56,12 @@ class Open:
 class Unknown:
     """A request that names something which this release does not know: it is refused, and nothing else with it.
 
-    what   that, in words."""
+    what   that, in words.    bodies   ids of the large bodies that it names."""
 
-    __slots__ = ("seq", "session", "slot", "what")
+    __slots__ = ("bodies", "seq", "session", "slot", "what")
 
-    def __init__(self, slot: int, session: int, seq: int, what: str) -> None:
+    def __init__(self, slot: int, session: int, seq: int, what: str, bodies: list[int]) -> None:
+        self.bodies = bodies
         self.slot = slot
         self.session = session
         self.seq = seq

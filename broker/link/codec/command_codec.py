@@ -232,7 +232,8 @@ def take_commands(up: pb.Up, token: int) -> list[LinkCommand | Unknown]:
             what = next(_unknown(message), "")
             if not what:
                 raise malformed(f"a {kind} with {error}") from error
-            commands.append(Unknown(check_slot(message.slot), _number(message.session, token), message.seq, what))
+            session = _number(message.session, token)
+            commands.append(Unknown(check_slot(message.slot), session, message.seq, what, list(_bodies(message))))
     return commands
 
 
@@ -244,6 +245,14 @@ def _unknown(message: Any) -> Iterator[str]:
         code = getattr(message, name, None)
         if code is not None and code not in known:
             yield f"{name} {code!r}"
+
+
+def _bodies(message: Any) -> Iterator[int]:
+    """Ids of the large bodies that a request names."""
+    for part in getattr(message, "parts", ()):
+        yield from _bodies(getattr(part, part.WhichOneof("kind") or "edge"))
+    if isinstance(message, pb.Publish) and message.run.HasField("blob"):
+        yield message.run.blob.id
 
 
 def _number(number: int, token: int) -> int:

@@ -243,6 +243,7 @@ class EdgePeer:
         """By name: only who asked hears of it, and the stream goes on."""
         why = f"{command.what} is unknown to the owner of this destination, of an earlier release; upgrade owners first"
         self._builder.other(Refused(command.session, command.seq, Code.WRONG_RELEASE, why))
+        self.bodies.refused(command.bodies)
 
     def moved(self, slot: int) -> None:
         """Tells the edge that it asks the wrong one; it must open the slot anew."""

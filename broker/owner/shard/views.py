@@ -80,7 +80,7 @@ class Views:
     # ── lists ──────────────────────────────────────────────────────────────────────────────────────
 
     def queues(self, question: Question) -> Work:
-        """Filters: q (part of the name), address, routing, type (portrait.kind_of),
+        """Filters: q (part of the name), address, addresses (any of these), routing, type (portrait.kind_of),
         consumed, filled, paused (bool)."""
         value = portrait.QUEUE_VALUES[question["sort"]]
         page = yield from choose(
@@ -200,6 +200,9 @@ def _queue_filter(question: Question) -> Callable[[tuple[Slot, Queue]], bool] | 
         tests.append(lambda queue: part in queue.name)
     if address := question.get("address"):
         tests.append(lambda queue: queue.address == address)
+    if (addresses := question.get("addresses")) is not None:
+        several = frozenset(addresses)
+        tests.append(lambda queue: queue.address in several)
     if routing := question.get("routing"):
         tests.append(lambda queue: queue.routing.name == routing)
     if kind := question.get("type"):

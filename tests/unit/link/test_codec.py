@@ -226,6 +226,15 @@ def test_what_a_newer_edge_knows_is_taken_as_unknown_and_the_rest_as_it_is(comma
     unknown, barrier = take_commands(decode_up(up.SerializeToString()), TOKEN)
     assert isinstance(unknown, Unknown) and isinstance(barrier, Barrier)
     assert (unknown.slot, unknown.session, unknown.seq, unknown.what) == (SLOT, at_owner(3), 256 + SLOT, what)
+    assert unknown.bodies == []
+
+
+def test_what_is_unknown_names_the_bodies_that_nobody_will_ask_for():
+    large = pb.Publish(slot=SLOT, run=pb.Run(records=[b"x"], flags=BLOB, blob=pb.Blob(id=7, length=9)))
+    parts = [pb.Part(publish=large), pb.Part(publish=PUBLISH), pb.Part(settle=pb.Settle(outcome=77))]
+    for command in (newer("publish", routing=9, run=large.run), newer("transact", parts=parts)):
+        (unknown,) = take_commands(pb.Up(commands=[command]), TOKEN)
+        assert isinstance(unknown, Unknown) and unknown.bodies == [7]
 
 
 def test_all_that_looks_a_number_or_name_up_is_known():

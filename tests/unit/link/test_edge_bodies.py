@@ -13,6 +13,7 @@ from broker.core.errors import Code, JournalDead, JournalFull
 from broker.core.message import BLOB, Blob, Run
 from broker.link.bodies.edge_bodies import CHUNK, MOVED, WINDOW
 from broker.link.bodies.owner_bodies import OwnerBodies
+from broker.link.codec import command_codec
 from broker.link.edge_side.consumer_replay import Mirrored, PendingCommand
 from broker.link.owner_port import Away, Rotten, broken_disk
 from broker.link.owner_side.link_server import SWEEP_S
@@ -236,6 +237,18 @@ def test_but_not_by_another_owner_unless_it_had_been_taken(place):
         place.port.route(SLOT, epoch + 1, "a", "a:1")
         place.world.run()
     assert place.edge.of(Refused)[0].code is Code.OWNER_MOVED
+
+
+def test_the_body_of_what_a_newer_edge_alone_knows_goes_at_once(place, monkeypatch):
+    def newer(*_):
+        raise IndexError("a word of a later release")
+
+    monkeypatch.setitem(command_codec.TAKE, "publish", newer)
+    monkeypatch.setitem(command_codec.CODES, "routing", ())
+    place.port.submit([large(stored(place))])
+    place.world.run()
+    assert place.edge.of(Refused)[0].code is Code.WRONG_RELEASE
+    assert place.files.writers[-1].aborted
 
 
 def test_a_large_part_of_a_transaction_is_not_prepared_where_its_body_is_not(place):

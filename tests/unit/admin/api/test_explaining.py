@@ -8,6 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from broker.admin.api import audit
+from broker.admin.api.access import Who
+from broker.admin.api.reading import ADDRESSES, Reading
 from broker.app.cli import main
 from broker.client import connect
 from tests.harness.api import login, running
@@ -105,6 +107,26 @@ async def test_dead_letters_of_all_queues_together(tmp_path):
             row["name"]: [(group["address"], group["count"]) for group in row["groups"]] for row in told["queues"]
         }
         assert groups == {"DLQ.b": [("b", 3)], "DLQ": [("a", 2)]} and told["complete"]
+
+
+async def test_dead_letters_are_one_question_however_many_addresses_settings_name():
+    asked = []
+
+    class OneOwner:
+        async def ask(self, question):
+            asked.append(question)
+            names = [*question["addresses"][:3], "orders"]  # an owner of an earlier release tells of any
+            rows = [{"name": name, "address": name, "messages": 7, "at": [7, [name, name, 1]]} for name in names]
+            return [{"rows": rows[::-1], "total": len(rows), "more": False}], []
+
+    class Node:
+        def dead_letter_addresses(self):
+            return [f"DLQ.{n:03}" for n in range(500)]
+
+    reading = Reading(OneOwner(), None, Node(), None, ".")
+    found, _ = await reading.dead_letter_queues(Who("ada", "127.0.0.1", None, True), 21)
+    assert [row["name"] for row in found] == ["DLQ.000", "DLQ.001", "DLQ.002"]
+    assert len(asked) == 1 and len(asked[0]["addresses"]) == ADDRESSES
 
 
 def test_the_command_says_why(monkeypatch):
