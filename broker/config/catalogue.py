@@ -15,6 +15,7 @@ from .addressing import AddressSettings, DivertSettings, QueueSettings
 from .bridges import BridgeSettings
 from .exchange import ExchangeSettings
 from .issuer import IssuerSettings
+from .ldap import LdapSettings
 from .permissions import PermissionSettings
 from .settings import Settings
 from .virtual_hosts import VirtualHostSettings
@@ -29,6 +30,7 @@ TABLES: dict[str, type] = {
     "edge.virtual_hosts": VirtualHostSettings,
     "bridges": BridgeSettings,
     "edge.issuers": IssuerSettings,
+    "edge.ldap": LdapSettings,
 }
 """Tables whose entries have names that the user gives, and the settings of one entry."""
 

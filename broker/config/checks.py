@@ -19,9 +19,9 @@ from .acceptor import AcceptorSettings
 from .acceptor_url import KEY_STORES
 from .addressing import AddressSettings, DivertSettings, QueueSettings
 from .bridges import BridgeSettings, check_bridge
-from .entry_checks import check_divert, check_queue, check_types
-from .host_checks import check_defaults, check_hosts, check_one_host, check_reserved
-from .login_checks import check_issuers, check_ways
+from .cross_checks.entry_checks import check_divert, check_queue, check_types
+from .cross_checks.host_checks import check_defaults, check_hosts, check_one_host, check_reserved
+from .cross_checks.login_checks import check_issuers, check_ways
 from .permissions import PermissionSettings, check_permission
 from .ports import OF_EDGE, all_acceptors, is_edge, networks, prefixes
 from .settings import ClusterSettings, EdgeSettings, RedisSettings, Settings

@@ -273,6 +273,7 @@ _OWNERS = {
     "edge.virtual_hosts": "a virtual host",
     "bridges": "a bridge",
     "edge.issuers": "an issuer",
+    "edge.ldap": "a directory",
 }
 
 

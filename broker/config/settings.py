@@ -202,11 +202,15 @@ class EdgeSettings:
     login_by: str = setting(
         "passcode",
         "list",
-        "how clients may prove who they are, in order: certificate, token, passcode",
+        "how clients may prove who they are, in order: certificate, token, passcode, ldap",
         "the first that has something to go by decides; acceptors and virtual hosts have their own",
     )
     issuers: dict[str, Any] = table(
         "who issues tokens (JWT) that count as logins: name = table of `issuer` settings", "where login_by has `token`"
+    )
+    ldap: dict[str, Any] = table(
+        "directories that judge logins: name = table of `ldap` settings; the first that has the user decides",
+        "where login_by has `ldap`",
     )
     audit: str = setting(
         "failures",

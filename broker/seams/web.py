@@ -24,12 +24,21 @@ class _NoRedirects(HTTPRedirectHandler):
 
 def is_safe(url: str) -> bool:
     """https, or http on this machine: nobody in between has a say in the answer."""
+    return _is_encrypted_or_near(url, "https", "http", False)
+
+
+def is_safe_ldap(url: str, start_tls: bool) -> bool:
+    """ldaps, or ldap on this machine or with StartTLS, and nothing behind host and port."""
+    return url.count("/") == 2 and "?" not in url and _is_encrypted_or_near(url, "ldaps", "ldap", start_tls)
+
+
+def _is_encrypted_or_near(url: str, encrypted: str, clear: str, anywhere: bool) -> bool:
     try:
         parts = urlsplit(url)
-        host = parts.hostname or ""
-        if parts.scheme == "https":
+        host, _ = parts.hostname or "", parts.port
+        if parts.scheme == encrypted or (anywhere and parts.scheme == clear):
             return bool(host)
-        return parts.scheme == "http" and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
+        return parts.scheme == clear and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
     except ValueError:
         return False
 

@@ -20,6 +20,7 @@ OF_TABLES = {
     "edge.exchanges": "Names of RabbitMQ and ActiveMQ Classic",
     "edge.virtual_hosts": "Names of RabbitMQ and ActiveMQ Classic", "bridges": "Bridges",
     "edge.issuers": "Permissions",
+    "edge.ldap": "Permissions",
 }  # fmt: skip
 _HEADERS = """
     accept-version login passcode client-id request-id host heart-beat session server version receipt-id

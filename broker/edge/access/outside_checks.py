@@ -1,4 +1,4 @@
-"""Checks of logins that the table of users does not decide: signatures of tokens.
+"""Checks of logins that the table of users does not decide: signatures of tokens, questions to directories.
 
 As for passcodes (login_queue.py): a bounded number of threads, addresses take turns, wrong ones earn waits.
 
@@ -13,6 +13,7 @@ import hmac
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 
 from broker.core.errors import Code, RefusedError
 from broker.seams.clock import Clock
@@ -40,21 +41,28 @@ class OutsideChecks:
         self._turns = LoginQueue(threads, MAX_WAITING, self._penalties.blocked)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=kind)
         self._key = token(32).encode()
-        self._right: dict[bytes, Principal] = {}
+        self._right: dict[bytes, tuple[Principal, float]] = {}
+        """And until when that is not asked again."""
 
     def known(self, *secret: str) -> Principal | None:
         """Whose login this is, if that was found a moment ago."""
         found = self._right.get(self._digest(secret))
-        return found if found is not None and found.until > self._clock.monotonic() else None
+        return found[0] if found is not None and found[1] > self._clock.monotonic() else None
 
     def forget(self) -> None:
         """What was right may not be so any more."""
         self._right.clear()
 
     async def run(
-        self, name: str, channel: Channel, secret: tuple[str, ...], check: Callable[[], Principal | str]
+        self,
+        name: str,
+        channel: Channel,
+        secret: tuple[str, ...],
+        check: Callable[[], Principal | str],
+        keep_s: float = inf,
     ) -> Principal:
-        """check: in a thread; a principal, or why it is none, for the log. name: who it is said to be. Raises
+        """check: in a thread; a principal, or why it is none, for the log (RefusedError: it could not be found out,
+        which earns no wait). name: who it is said to be. keep_s: how long a right one is remembered at most. Raises
         RefusedError(LOGIN_FAILED)."""
         pair = network(peer_host(channel.peer)), name[:MAX_NAME]
         paid = await self._penalties.serve(pair)
@@ -62,7 +70,10 @@ class OutsideChecks:
         try:
             self._turns.wait(turn, pair[0], self._penalties.proven(pair), paid)
             await turn.granted
-            found = await asyncio.get_running_loop().run_in_executor(self._pool, check)
+            # Of a fleet with one login the first has been judged meanwhile.
+            found: Principal | str | None = self.known(*secret)
+            if found is None:
+                found = await asyncio.get_running_loop().run_in_executor(self._pool, check)
         except RefusedError:
             raise
         except Exception as error:
@@ -75,7 +86,7 @@ class OutsideChecks:
             log.info("%s #%d: login by %s failed: %s", channel.peer, channel.id, self._kind, found)
             raise RefusedError(Code.LOGIN_FAILED, refusal(name))
         self._penalties.succeeded(pair)
-        self._remember(secret, found)
+        self._remember(secret, found, keep_s)
         return found
 
     def close(self) -> None:
@@ -83,10 +94,11 @@ class OutsideChecks:
         self._turns.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _remember(self, secret: tuple[str, ...], principal: Principal) -> None:
+    def _remember(self, secret: tuple[str, ...], principal: Principal, keep_s: float) -> None:
         if len(self._right) >= MAX_REMEMBERED:
             del self._right[next(iter(self._right))]
-        self._right[self._digest(secret)] = principal
+        until = min(principal.until or inf, self._clock.monotonic() + keep_s)
+        self._right[self._digest(secret)] = principal, until
 
     def _digest(self, secret: tuple[str, ...]) -> bytes:
         # Lengths keep ("ab", "c") and ("a", "bc") apart.

@@ -211,7 +211,7 @@ class LiveChanges:
 
 def _expel(session: Session) -> None:
     if session.groups is not None:
-        session.fail(Code.LOGIN_EXPIRED, "whoever proved it does not stand for it any more: connect with a new token")
+        session.fail(Code.LOGIN_EXPIRED, "whoever proved it does not stand for it as it was: log in again")
         return
     why = "this user has been removed, or has another passcode: connect with that"
     if session.principal == ANONYMOUS.name:

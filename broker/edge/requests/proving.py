@@ -3,7 +3,8 @@ something to go by decides.
 
     certificate   of TLS: a name in it is a user of the table
     token         a JWT, in the header `authorization: Bearer …` or as passcode
-    passcode      of the table of users (auth.py)
+    passcode      of the table of users (auth.py); with `ldap` behind it, of those whom the table has
+    ldap          login and passcode, of a directory (ldap_logins.py)
 
 A login that says another name than the certificate or token is refused, whatever else would let it in.
 
@@ -53,7 +54,10 @@ def prove(session: Session, headers: Mapping[str, str]) -> Answer:
             return _by_token(session, token, login)
         if token is None and login is not None and passcode is not None:
             inside = host.inside(login)
-            if way == "passcode":
+            if way == "ldap":
+                return _by_ldap(session, login, passcode)
+            # Whoever is in the table is judged by it alone: a directory that has the same name lets nobody in as him.
+            if way == "passcode" and (auth.knows(inside) or "ldap" not in ways):
                 known = auth.try_now(inside, passcode, session.channel.peer)
                 return known or partial(auth.authenticate, inside, passcode, session.channel)
     if not auth.has_users and (anybody := auth.try_now(None, None)) is not None:
@@ -84,6 +88,14 @@ def _by_token(session: Session, token: str, login: str | None) -> Answer:
     if known is not None:
         return _named(session, known, login)
     return partial(_when_proven, session, outside.tokens, token, login)
+
+
+def _by_ldap(session: Session, login: str, passcode: str) -> Answer:
+    outside, host = session.edge.outside, session.host
+    if outside is None or outside.ldap is None:
+        raise RefusedError(Code.LOGIN_FAILED, refusal(login))
+    known = outside.ldap.known(login, passcode, host)
+    return known or partial(outside.ldap.prove, login, passcode, host, session.channel)
 
 
 async def _when_proven(session: Session, tokens: TokenLogins, token: str, login: str | None) -> Principal:

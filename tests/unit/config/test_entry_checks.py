@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.config.addressing import DivertSettings
-from broker.config.entry_checks import check_divert
+from broker.config.cross_checks.entry_checks import check_divert
 from broker.core.errors import ConfigError
 
 

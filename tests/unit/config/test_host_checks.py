@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.acceptor import AcceptorSettings
 from broker.config.addressing import AddressSettings
-from broker.config.host_checks import check_defaults, check_hosts, check_one_host, check_reserved
+from broker.config.cross_checks.host_checks import check_defaults, check_hosts, check_one_host, check_reserved
 from broker.config.settings import EdgeSettings, EngineSettings, Settings
 from broker.core.errors import ConfigError
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from broker.config.cross_checks.login_checks import ALGORITHMS
 from broker.config.issuer import IssuerSettings
-from broker.config.login_checks import ALGORITHMS
 from broker.config.ports import prefixes
 
 

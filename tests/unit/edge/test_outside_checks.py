@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.core.errors import RefusedError
+from broker.core.errors import Code, RefusedError
 from broker.edge.access.auth import Principal
 from broker.edge.access.outside_checks import OutsideChecks
 
@@ -66,4 +66,33 @@ async def test_what_was_right_is_remembered_until_it_ends() -> None:
     assert checks.known("one") == long and checks.known("two", "x") is None
     checks.forget()
     assert checks.known("one") is None
+    checks.close()
+
+
+async def test_a_fleet_with_one_login_is_one_check_and_what_cannot_be_asked_earns_no_wait() -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    time, asked = Time(), 0
+    checks = OutsideChecks(time, 1, "test", sleep=sleep)
+
+    def check() -> Principal:
+        nonlocal asked
+        asked += 1
+        return ADA
+
+    together = [checks.run("ada", channel(f"10.0.1.{n}"), ("x",), check, 10.0) for n in range(20)]
+    assert await asyncio.gather(*together) == [ADA] * 20 and asked == 1
+    time.now += 11
+    assert checks.known("x") is None
+
+    def away() -> Principal:
+        raise RefusedError(Code.LOGIN_FAILED, "")
+
+    for _ in range(8):
+        with pytest.raises(RefusedError):
+            await checks.run("ada", channel(), ("y",), away)
+    assert not slept
     checks.close()

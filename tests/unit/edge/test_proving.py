@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from broker.core.certificates import peer_certificate
+from broker.core.errors import RefusedError
 from broker.edge.access.auth import Principal
 from broker.edge.access.users import User
+from broker.edge.requests.proving import prove
 
 from .bench import Bench, Wire
 
@@ -114,3 +117,28 @@ async def test_a_certificate_of_a_user_of_a_virtual_host_is_nobodys_in_another()
         session = bench.edge.open(wire)
         session.receive(f"CONNECT\naccept-version:1.2\nhost:{host}\n\n\0".encode())
         assert session.closed and not session.connected
+
+
+async def test_a_directory_decides_of_those_who_are_not_in_the_table() -> None:
+    bench = house()
+    session = joined(bench, port="both")
+    session.entrance.ways = ("passcode", "ldap")
+    asked: list[tuple[str, str]] = []
+    eve = Principal("eve", ("staff",), 7, 0.0, True)
+
+    async def ask(login: str, passcode: str, host: Any, channel: Any) -> Principal:
+        asked.append((login, passcode))
+        return eve
+
+    known = {"dan": Principal("dan", (), 8, 0.0, True)}
+    ldap = SimpleNamespace(prove=ask, known=lambda login, passcode, host: known.get(login))
+    bench.edge.outside = SimpleNamespace(ldap=ldap, tokens=None)  # type: ignore[assignment]
+    assert prove(session, {"login": "dan", "passcode": "x"}) == known["dan"] and not asked
+    later: Any = prove(session, {"login": "eve", "passcode": "y"})
+    assert await later() == eve and asked == [("eve", "y")]
+    assert prove(session, {"login": "bob", "passcode": "right"}) == Principal("bob")
+    wrong: Any = prove(session, {"login": "bob", "passcode": "of-the-directory"})
+    assert wrong.func == bench.edge.auth.authenticate and len(asked) == 1
+    bench.edge.outside = None
+    with pytest.raises(RefusedError):
+        prove(session, {"login": "eve", "passcode": "y"})

@@ -13,10 +13,10 @@ from broker.core.address import RECURRING, TEMPORARY
 from broker.core.errors import ConfigError
 from broker.core.virtual_host import HOST, NAME, split
 
-from .acceptor import AcceptorSettings
-from .addressing import AddressSettings
-from .ports import prefixes
-from .settings import Settings
+from ..acceptor import AcceptorSettings
+from ..addressing import AddressSettings
+from ..ports import prefixes
+from ..settings import Settings
 
 BY_NAME = ("engine.addresses", "engine.queues", "edge.permissions")
 """Tables whose entries are named by what they are about."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from broker.core.errors import ConfigError, RefusedError
 from broker.selector import compile
 
-from .addressing import AddressSettings, DivertSettings, QueueSettings
+from ..addressing import AddressSettings, DivertSettings, QueueSettings
 
 _TYPES = ("ANYCAST", "MULTICAST")
 

@@ -1,0 +1,181 @@
+"""Logins that a directory judges, against a real one: who comes in, who does not, and who has to go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.config.ldap import LdapSettings
+from broker.core.errors import RefusedError
+from broker.core.virtual_host import DEFAULT, VirtualHost
+from broker.edge.access import ldap_logins
+from broker.edge.access.ldap_logins import LdapDirectory, LdapLogins, Unreachable
+from broker.seams.clock import SystemClock
+
+from .clocked import Time
+
+ldap_server = pytest.importorskip("tests.harness.ldap_server", reason="ldap3 is not installed")
+pytestmark = pytest.mark.skipif(not ldap_server.HERE, reason="slapd is not installed")
+PEOPLE = ldap_server.BASE
+CHANNEL: Any = SimpleNamespace(peer="10.0.0.1:1", id=1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with ldap_server.LdapServer(tmp_path_factory.mktemp("ldap")) as server:
+        server.ada = server.person("ada", "ada-pass-code")
+        server.person("a*", "star-pass-code")
+        server.staff = server.group("staff", server.ada)
+        server.group("sales,eu", server.ada)
+        yield server
+
+
+@pytest.fixture
+def logins(server: Any) -> Iterator[Callable[..., LdapLogins]]:
+    made: list[LdapLogins] = []
+
+    def make(clock: Any = None, changed: Callable[[], None] = lambda: None, **more: Any) -> LdapLogins:
+        table = {name: str(v) if isinstance(v, Path) else v for name, v in server.settings(**more).items()}
+        made.append(LdapLogins({"ours": table}, clock or SystemClock(), changed))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def directory(server: Any) -> Iterator[Callable[..., LdapDirectory]]:
+    made: list[LdapDirectory] = []
+
+    def make(**more: Any) -> LdapDirectory:
+        table = {name: str(v) if isinstance(v, Path) else v for name, v in server.settings(**more).items()}
+        made.append(LdapDirectory("ours", LdapSettings(**table)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+async def test_who_has_the_passcode_comes_in_with_the_groups_of_the_directory(logins: Any) -> None:
+    found = await logins().prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
+    assert (found.name, found.groups, found.outside) == ("ada", ("staff",), True)  # a comma would be two names
+
+
+@pytest.mark.parametrize(
+    ("login", "passcode"),
+    [("ada", "wrong"), ("eve", "ada-pass-code"), ("*", "ada-pass-code"), ("a*", "ada-pass-code"), ("ada", ""),
+     ("ada)(uid=*", "ada-pass-code"), ("", "x"), ("$host/shop.ada", "ada-pass-code"), ("a" * 129, "x")],
+)  # fmt: skip
+async def test_others_do_not(logins: Any, login: str, passcode: str) -> None:
+    with pytest.raises(RefusedError, match="or password is invalid"):
+        await logins().prove(login, passcode, DEFAULT, CHANNEL)
+
+
+async def test_a_login_means_itself_in_a_filter(logins: Any) -> None:
+    assert (await logins().prove("a*", "star-pass-code", DEFAULT, CHANNEL)).name == "a*"
+
+
+async def test_without_a_search_the_dn_is_made_of_the_login_and_stays_one_name(directory: Any, logins: Any) -> None:
+    says = {"user_dn": f"uid=%u,ou=people,{PEOPLE}", "user_base": ""}
+    assert (await logins(**says).prove("ada", "ada-pass-code", DEFAULT, CHANNEL)).groups == ("staff",)
+    with pytest.raises(RefusedError):
+        await logins(**says).prove("ada,ou=people", "ada-pass-code", DEFAULT, CHANNEL)
+    assert directory(**says).person("eve") is None
+    known = directory(**says, group_base="").person("x,y+z")
+    assert known is not None and known.dn == f"uid=x\\,y\\+z,ou=people,{PEOPLE}"
+
+
+async def test_names_get_their_fronts_and_hosts_are_told_apart(logins: Any) -> None:
+    made = logins(user_prefix="ldap:", groups_prefix="ldap:", virtual_hosts="shop")
+    shop = VirtualHost("shop", ".")
+    found = await made.prove("ada", "ada-pass-code", shop, CHANNEL)
+    assert (found.name, found.groups) == ("$host/shop.ldap:ada", ("ldap:staff",))
+    with pytest.raises(RefusedError):
+        await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
+    assert made.known("ada", "ada-pass-code", DEFAULT) is None
+
+
+async def test_what_was_right_is_remembered_for_a_while(logins: Any) -> None:
+    time = Time()
+    made = logins(time, remember_s=60.0)
+    found = await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
+    assert made.known("ada", "ada-pass-code", DEFAULT) == found and made.known("ada", "x", DEFAULT) is None
+    time.now += 61
+    assert made.known("ada", "ada-pass-code", DEFAULT) is None
+
+
+@pytest.mark.parametrize("how", ["gone", "disabled", "groups", "passcode"])
+async def test_whoever_is_not_as_he_was_does_not_hold(server: Any, logins: Any, how: str) -> None:
+    changed: list[None] = []
+    bob = server.person("bob", "bob-pass-code")
+    group = server.group("few", bob, server.ada)
+    made = logins(
+        changed=lambda: changed.append(None), user_filter="(&(uid=%u)(!(title=left)))", changed_attribute="description"
+    )
+    try:
+        mine = await made.prove("bob", "bob-pass-code", DEFAULT, CHANNEL)
+        ada = await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
+        await made._look(made._directories[0])
+        assert not changed and made.holds(mine.mark) and made.holds(ada.mark)
+        if how == "gone":
+            server.remove(bob)
+        elif how == "disabled":
+            server.set(bob, title="left")
+        elif how == "groups":
+            server.leave(group, bob)
+        else:
+            server.set(bob, userPassword="another-one", description="2026-11-27")
+        await made._look(made._directories[0])
+        assert changed == [None] and not made.holds(mine.mark) and made.holds(ada.mark)
+        assert made.known("bob", "bob-pass-code", DEFAULT) is None
+    finally:
+        if how != "gone":
+            server.remove(bob)
+        server.remove(group)
+
+
+async def test_while_it_is_away_everybody_stays_and_nobody_is_punished(
+    server: Any, logins: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = logins()
+    found = await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
+    server.stop()
+    try:
+        await made._look(made._directories[0])
+        assert made.holds(found.mark) and made.known("ada", "ada-pass-code", DEFAULT) == found
+        for _ in range(6):  # wrong passcodes would have to wait from the fourth on
+            async with asyncio.timeout(5):
+                with pytest.raises(RefusedError):
+                    await made.prove("ada", "another", DEFAULT, CHANNEL)
+        assert caplog.text.count("nobody new can log in by LDAP") == 1 and "another" not in caplog.text
+    finally:
+        server.start()
+    assert (await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)).name == "ada"
+
+
+def test_one_that_does_not_answer_is_asked_last(server: Any, directory: Any) -> None:
+    asked = directory(url=f"ldap://127.0.0.1:1,ldap://127.0.0.1:{server.port}")
+    assert asked.person("ada") is not None and asked._urls[-1] == "ldap://127.0.0.1:1"
+    asked = directory(url="ldap://127.0.0.1:1")
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
+        asked.person("ada")
+
+
+def test_who_looks_for_users_has_to_come_in_himself(directory: Any, tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("wrong")
+    for file, why in ((tmp_path / "p", "bind_dn with its passcode"), (tmp_path / "none", "bind_passcode_file")):
+        with pytest.raises(Unreachable, match=why):
+            directory(bind_passcode_file=file).person("ada")
+
+
+def test_more_groups_than_count_are_left_out(directory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ldap_logins, "MOST_GROUPS", 1)
+    found = directory().person("ada")
+    assert found is not None and len(found.groups) <= 1
