@@ -17,9 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WITHOUT: dict[str, int] = {
     "broker/admin": 18,
     "broker/app": 27,
-    "broker/client": 10,
     "broker/cluster": 14,
-    "broker/config": 10,
     "broker/core": 4,
     "broker/edge": 17,
     "broker/engine": 31,
@@ -31,7 +29,6 @@ WITHOUT: dict[str, int] = {
     "broker/seams": 4,
     "broker/selector": 10,
     "broker/wire": 5,
-    "operator/broker_operator": 19,
     "pipeline/broker_pipeline": 11,
 }
 """Modules that have none yet, room by room; a room that is not named has none. Lower it with each that you write."""

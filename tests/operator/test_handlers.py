@@ -8,7 +8,7 @@ import kmock
 import kopf
 import pytest
 from broker_operator.kube import handlers
-from broker_operator.kube.kube import Kube, KubeError
+from broker_operator.kube.kube import Kube
 from broker_operator.spec.names import API_VERSION, PLURALS, USER
 
 from .builders import raw
@@ -66,24 +66,3 @@ async def test_kopf_tells_of_resources_and_writes_nothing(server):
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await kube.close()
-
-
-async def test_the_client_reads_writes_and_says_what_went_wrong(server):
-    kube = Kube(connection(server))
-    made = await kube.create(raw(USER, "ada"))
-    found = await kube.get(API_VERSION, USER, "shop", "ada")
-    assert found is not None and found["metadata"]["name"] == "ada"
-    assert await kube.get(API_VERSION, USER, "shop", "nobody") is None
-    listed = await kube.read_list(API_VERSION, USER, "shop")
-    assert [item["metadata"]["name"] for item in listed["items"]] == ["ada"]
-    await kube.delete(made)
-    assert await kube.get(API_VERSION, USER, "shop", "ada") is None
-    await kube.close()
-
-
-async def test_no_answer_is_an_error_of_its_own():
-    kube = Kube(kopf.ConnectionInfo(server="http://127.0.0.1:9"))
-    with pytest.raises(KubeError) as failed:
-        await kube.get(API_VERSION, USER, "shop", "ada")
-    assert failed.value.status == 0
-    await kube.close()

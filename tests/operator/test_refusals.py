@@ -3,9 +3,7 @@ there. Nothing that runs is replaced by what would not start."""
 
 from __future__ import annotations
 
-import asyncio
 from base64 import b64encode
-from errno import ENOSPC
 from typing import Any
 
 import pytest
@@ -13,19 +11,15 @@ from broker_operator.etcd.etcd_reconciler import Keyed
 from broker_operator.kube.applying import Applier
 from broker_operator.kube.kube import KubeError
 from broker_operator.spec.conditions import REFUSED_AGAIN_S
-from broker_operator.spec.model import BrokerSpec, Resource
+from broker_operator.spec.model import Resource
 from broker_operator.spec.names import ACCEPTOR, ADDRESS, BROKER, USER
 from broker_operator.workloads.owners import Versions
 from broker_operator.workloads.workloads import Unmade, Workloads
-from broker_operator.world import connecting
-from broker_operator.world.cluster import NOT_ASKED, Cluster
-from broker_operator.world.connecting import Connections
+from broker_operator.world.cluster import Cluster
 from broker_operator.world.resource_cache import World
 
 from broker.config.settings import EtcdSettings
 from broker.seams.clock import SystemClock
-from tests.harness.broker import free_ports
-from tests.harness.metadata import MemoryMetadata, MemoryStore
 from tests.harness.secrets import self_signed
 
 from .builders import raw
@@ -193,22 +187,6 @@ async def test_claims_grow_and_never_shrink(setting, size, grown):
     assert setting.server.writes == [f"data-stomp-owner-{n} {size}" for n in grown]
 
 
-async def test_an_etcd_that_is_not_there_says_what_fails():
-    told: list[str] = []
-    (port,) = free_ports(1)
-    cluster = Cluster(EtcdSettings(endpoints=f"127.0.0.1:{port}", prefix="/x"), lambda part, names: told.append(part))
-    assert cluster.why == NOT_ASKED
-    cluster.start()
-    try:
-        for _ in range(3000):
-            if told:
-                break
-            await asyncio.sleep(0.01)
-        assert told == ["reachable"] and str(port) in cluster.why and not cluster.known
-    finally:
-        await cluster.stop()
-
-
 async def test_an_operator_that_has_just_started_keeps_what_stands(setting):
     """Ready had gone to False and back with every restart of the operator, and alerts with it."""
     body = raw(BROKER)
@@ -226,40 +204,6 @@ async def test_an_operator_that_has_just_started_keeps_what_stands(setting):
     await setting.workloads.broker(one)
     assert setting.statuses.condition("Ready")[0] == "False"
     await cluster.stop()
-
-
-async def test_an_etcd_that_cannot_be_asked_says_why(setting):
-    connections = Connections(setting.world, setting.server, lambda *_: None)
-    etcd = {"endpoints": ["etcd:2379"], "userSecretName": "nobody"}
-    setting.server.secrets["nobody"] = {"data": {}}
-    broker = setting.put(BROKER, etcd=etcd)
-    for _ in range(2):
-        await connections.ensure(broker, broker.spec(BrokerSpec))
-        await setting.workloads.broker(broker)
-        status, reason, message = setting.statuses.condition("EtcdReachable")
-        assert (status, reason) == ("False", "Unreachable") and "etcd.user" in message
-    await connections.close()
-    assert setting.world.unusable == {}
-
-
-async def test_a_connection_that_could_not_be_made_is_tried_again(setting, monkeypatch):
-    connections = Connections(setting.world, setting.server, lambda *_: None)
-    etcd = {"endpoints": ["127.0.0.1:1"], "userSecretName": "root"}
-    data = {"username": b64encode(b"root").decode(), "password": b64encode(b"secret").decode()}
-    setting.server.secrets["root"] = {"data": data}
-    broker = setting.put(BROKER, etcd=etcd)
-    with monkeypatch.context() as full:
-        full.setattr(connecting, "_write", no_space)
-        with pytest.raises(OSError):
-            await connections.ensure(broker, broker.spec(BrokerSpec))
-    assert not setting.world.clusters
-    await connections.ensure(broker, broker.spec(BrokerSpec))
-    assert broker.id in setting.world.clusters
-    await connections.close()
-
-
-def no_space(*_: object) -> str:
-    raise OSError(ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize("kind", [ADDRESS, USER])
@@ -289,24 +233,6 @@ async def test_the_younger_of_two_brokers_with_one_prefix_is_refused_and_makes_n
     assert setting.world.rival(broker(setting, "other", 3, prefix="/y")) is None
     setting.world.drop(old.id)
     assert setting.world.rival(young) is None
-
-
-async def test_a_prefix_is_the_first_ones_until_it_goes():
-    """Two operators that do not see each other's resources, and one etcd."""
-    store, settings = MemoryStore(), EtcdSettings(endpoints="127.0.0.1:1", prefix="/x")
-
-    def cluster(name: str) -> Cluster:
-        return Cluster(settings, lambda part, names: None, MemoryMetadata(store), broker=name)
-
-    first, second, again = cluster("a/x"), cluster("b/x"), cluster("a/x")
-    assert await first._possess() == ""
-    assert "belongs to StompBroker a/x" in await second._possess()
-    assert await again._possess() == "", "deleted and made again"
-    await second.release()
-    assert "a/x" in await second._possess(), "what is somebody else's is not given up"
-    await first.release()
-    assert await second._possess() == ""
-    assert "b/x" in await again._possess()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""Pods: restricted, named, and laid over by templates but for what selects them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from broker_operator.spec import names
+from broker_operator.spec.model import AcceptorSpec, BrokerSpec
+from broker_operator.spec.names import ACCEPTOR, BROKER
+from broker_operator.workloads import edges, owners
+from broker_operator.workloads.owners import Versions
+
+from .builders import resource
+
+
+def made(kind: str, objects: list[dict[str, Any]]) -> dict[str, Any]:
+    (found,) = (one for one in objects if one["kind"] == kind)
+    return found
+
+
+def broker_objects(live: dict | None = None, replicas: int = 3, **spec: Any) -> list[dict[str, Any]]:
+    broker = resource(BROKER, **spec)
+    return owners.objects(broker, broker.spec(BrokerSpec), "stampede:1", replicas, live, Versions())
+
+
+def edge_objects(shared: dict | None = None, api: Versions | None = None, **spec: Any) -> list[dict[str, Any]]:
+    acceptor, broker = resource(ACCEPTOR, **spec), resource(BROKER, **(shared or {}))
+    return edges.objects(
+        acceptor, acceptor.spec(AcceptorSpec), "stomp", broker.spec(BrokerSpec), "stampede:1", api or Versions()
+    )
+
+
+@pytest.mark.parametrize("objects", [broker_objects(), edge_objects()], ids=["owners", "edges"])
+def test_pods_are_restricted_and_named_as_the_decision_record_says(objects):
+    workload = next(one for one in objects if one["kind"] in ("StatefulSet", "Deployment"))
+    template = workload["spec"]["template"]
+    pod, (container,) = template["spec"], template["spec"]["containers"]
+    assert (
+        pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
+    )
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+    }  # fmt: skip
+    assert not pod["automountServiceAccountToken"]
+    assert container["startupProbe"]["httpGet"] == {"path": "/healthz", "port": "admin"}
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert workload["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert {one["topologyKey"] for one in pod["topologySpreadConstraints"]} == {
+        "topology.kubernetes.io/zone", "kubernetes.io/hostname",
+    }  # fmt: skip
+    for one in objects:
+        assert one["metadata"]["ownerReferences"][0]["controller"]
+        assert not one["metadata"]["ownerReferences"][0]["blockOwnerDeletion"]
+        assert one["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "stampede-operator"
+
+
+def test_a_template_is_laid_over_ours_but_never_over_the_labels_that_select():
+    patch = {
+        "metadata": {"labels": {"team": "x", "app.kubernetes.io/component": "y"}, "annotations": {"a": "b"}},
+        "spec": {
+            "nodeSelector": {"disk": "fast"},
+            "containers": [{"name": "owner", "env": [{"name": "X", "value": "1"}]}, {"name": "side", "image": "s"}],
+        },
+    }
+    template = made("StatefulSet", broker_objects(owners={"template": patch}))["spec"]["template"]
+    assert template["metadata"]["labels"]["team"] == "x"
+    assert template["metadata"]["labels"]["app.kubernetes.io/component"] == "owner"
+    assert template["metadata"]["annotations"].keys() == {"a", names.CONFIG_HASH}
+    assert template["spec"]["nodeSelector"] == {"disk": "fast"}
+    owner, side = template["spec"]["containers"]
+    assert side["name"] == "side" and owner["image"] == "stampede:1"
+    assert {one["name"] for one in owner["env"]} > {"POD_NAME", "X"}
+
+
+def test_the_configuration_file_is_one_that_people_can_read():
+    text = made("ConfigMap", edge_objects())["data"][names.CONFIG_FILE]
+    assert yaml.safe_load(text)["acceptors"]["stomp"]["port"] == 61613

@@ -1,0 +1,46 @@
+"""What is known of resources: the newest version, whose a claim is, and who shares one."""
+
+from __future__ import annotations
+
+from broker_operator.spec.names import ADDRESS
+from broker_operator.world.entries import conflict
+from broker_operator.world.resource_cache import World
+
+from .builders import raw
+
+
+def test_the_oldest_has_a_key():
+    world = World(lambda id: None)
+    old = raw(ADDRESS, "old", created="2026-01-01T00:00:00Z")
+    new = raw(ADDRESS, "new", created="2026-01-02T00:00:00Z")
+    for one in (new, old):
+        world.put(one)
+
+    def claimants(place: str):
+        return world.claimants("shop", "stomp", place)
+
+    first, second = (world.resources[id] for id in sorted(world.resources, key=lambda id: id.name, reverse=True))
+    assert conflict(first, ["addresses/orders"], claimants) is None
+    lost = conflict(second, ["addresses/orders"], claimants)
+    assert lost is not None and lost.winner.name == "old"
+
+
+def test_who_shares_a_claim_is_looked_at_again():
+    again = []
+    world = World(again.append)
+    one, two = raw(ADDRESS, "one"), raw(ADDRESS, "two")
+    world.put(one)
+    assert again == []
+    world.put(two)
+    assert [id.name for id in again] == ["one"]
+    world.drop(world.resources[next(id for id in world.resources if id.name == "one")].id)
+    assert [id.name for id in again] == ["one", "two"]
+
+
+def test_an_older_version_of_a_resource_is_not_taken():
+    world = World(lambda id: None)
+    one = raw(ADDRESS, "one")
+    version = str(int(one["metadata"]["resourceVersion"]) + 1)
+    newer = {**one, "metadata": {**one["metadata"], "resourceVersion": version}}
+    assert world.put(newer) is not None
+    assert world.put(one) is None and world.put(newer) is None
