@@ -69,7 +69,7 @@ class AcceptorSettings:
     login_by: str = setting(
         "",
         "list",
-        "how clients may prove who they are, in order: certificate, token, passcode, ldap; empty: as edge.login_by",
+        "how clients may prove who they are, in order: certificate, token, passcode, ldap, hook; empty: edge.login_by",
     )
     certificate_user: str = setting(
         "cn",

@@ -14,6 +14,7 @@ from .acceptor import AcceptorSettings
 from .addressing import AddressSettings, DivertSettings, QueueSettings
 from .bridges import BridgeSettings
 from .exchange import ExchangeSettings
+from .hook import HookSettings
 from .issuer import IssuerSettings
 from .ldap import LdapSettings
 from .permissions import PermissionSettings
@@ -31,6 +32,7 @@ TABLES: dict[str, type] = {
     "bridges": BridgeSettings,
     "edge.issuers": IssuerSettings,
     "edge.ldap": LdapSettings,
+    "edge.hooks": HookSettings,
 }
 """Tables whose entries have names that the user gives, and the settings of one entry."""
 

@@ -274,6 +274,7 @@ _OWNERS = {
     "bridges": "a bridge",
     "edge.issuers": "an issuer",
     "edge.ldap": "a directory",
+    "edge.hooks": "a hook",
 }
 
 

@@ -202,7 +202,7 @@ class EdgeSettings:
     login_by: str = setting(
         "passcode",
         "list",
-        "how clients may prove who they are, in order: certificate, token, passcode, ldap",
+        "how clients may prove who they are, in order: certificate, token, passcode, ldap, hook",
         "the first that has something to go by decides; acceptors and virtual hosts have their own",
     )
     issuers: dict[str, Any] = table(
@@ -211,6 +211,10 @@ class EdgeSettings:
     ldap: dict[str, Any] = table(
         "directories that judge logins: name = table of `ldap` settings; the first that has the user decides",
         "where login_by has `ldap`",
+    )
+    hooks: dict[str, Any] = table(
+        "services or functions of yours that judge logins: name = table of `hook` settings",
+        "where login_by has `hook`; the first that counts in the virtual host decides",
     )
     audit: str = setting(
         "failures",

@@ -1,4 +1,4 @@
-"""HTTP questions to servers that the settings name (issuers of tokens).
+"""HTTP questions to servers that the settings name (issuers of tokens, judges of logins).
 
 Rule: https, or http on this machine; no redirects, no proxies, bounded in bytes and seconds. Blocks: callers use a
 thread.
@@ -45,12 +45,22 @@ def _is_encrypted_or_near(url: str, encrypted: str, clear: str, anywhere: bool) 
 
 def fetch(url: str, *, ca_file: str, token_file: str, seconds: float, most: int) -> bytes:
     """The body of the answer. token_file: what to ask with, as a bearer token. Raises OSError or ValueError."""
+    return _answer(Request(url), ca_file, token_file, seconds, most)
+
+
+def post(url: str, body: bytes, *, ca_file: str, token_file: str, seconds: float, most: int) -> bytes:
+    """The same for a question of JSON."""
+    return _answer(Request(url, body, {"Content-Type": "application/json"}), ca_file, token_file, seconds, most)
+
+
+def _answer(request: Request, ca_file: str, token_file: str, seconds: float, most: int) -> bytes:
+    url = request.full_url
     if not is_safe(url):
         raise ValueError(f"{url[:200]!r} is not https, nor http on this machine")
     ends = time.monotonic() + seconds
     context = ssl.create_default_context(cafile=ca_file or None)
     opener = build_opener(HTTPSHandler(context=context), _NoRedirects(), ProxyHandler({}))
-    request = Request(url, headers={"Accept": "application/json"})
+    request.add_header("Accept", "application/json")
     if token_file:
         with open(token_file, encoding="ascii") as file:
             request.add_header("Authorization", f"Bearer {file.read().strip()}")

@@ -21,6 +21,7 @@ OF_TABLES = {
     "edge.virtual_hosts": "Names of RabbitMQ and ActiveMQ Classic", "bridges": "Bridges",
     "edge.issuers": "Permissions",
     "edge.ldap": "Permissions",
+    "edge.hooks": "Permissions",
 }  # fmt: skip
 _HEADERS = """
     accept-version login passcode client-id request-id host heart-beat session server version receipt-id

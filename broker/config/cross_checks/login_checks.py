@@ -10,12 +10,13 @@ from broker.core.errors import ConfigError
 from broker.seams.web import is_safe, is_safe_ldap
 
 from ..acceptor import AcceptorSettings
+from ..hook import HookSettings
 from ..issuer import IssuerSettings
 from ..ldap import LdapSettings
+from ..login_ways import JUDGES, WAYS
 from ..ports import prefixes
 from ..settings import Settings
 
-WAYS = ("certificate", "token", "passcode", "ldap")
 ALGORITHMS = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
@@ -32,9 +33,15 @@ def check_ways(where: str, text: str, settings: Settings, acceptor: AcceptorSett
         raise ConfigError(f"{where} has token, but nobody issues any; add [edge.issuers.NAME].")
     if "ldap" in ways and not settings.edge.ldap:
         raise ConfigError(f"{where} has ldap, but there is no directory to ask; add [edge.ldap.NAME].")
-    if "ldap" in ways and "passcode" in ways[ways.index("ldap") :]:
-        raise ConfigError(f"{where}: a directory decides of every passcode, so passcode behind ldap is never asked; "
-                          "put it in front: it then decides of the users of the table.")  # fmt: skip
+    if "hook" in ways and not settings.edge.hooks:
+        raise ConfigError(f"{where} has hook, but there is nobody to ask; add [edge.hooks.NAME].")
+    first = next((way for way in ways if way in JUDGES), "")
+    for never in ways[ways.index(first) + 1 :] if first else ():
+        if never == "passcode" or never in JUDGES:
+            raise ConfigError(
+                f"{where}: {first} decides of every passcode, so {never} behind it is never asked"
+                + ("; put it in front: it then decides of the users of the table." if never == "passcode" else ".")
+            )
     if acceptor is None or "certificate" not in ways or acceptor.port < 0 or not acceptor.tls:
         return
     if not acceptor.tls_client_ca_file:
@@ -62,6 +69,7 @@ def check_issuers(settings: Settings) -> None:
         names[said.issuer] = name
         check_hosts(where, said.virtual_hosts, settings)
     check_ldap(settings)
+    check_hooks(settings)
     for host, table in settings.edge.virtual_hosts.items():
         check_ways(f'edge.virtual_hosts."{host}".login_by', table.get("login_by", ""), settings, None)
 
@@ -88,6 +96,19 @@ def check_ldap(settings: Settings) -> None:
             raise ConfigError(f"{where}.group_filter needs %d or %u, or everybody were in all groups.")
         if bool(said.bind_dn) != bool(said.bind_passcode_file):
             raise ConfigError(f"{where}: bind_dn and bind_passcode_file go together.")
+        check_hosts(where, said.virtual_hosts, settings)
+
+
+def check_hooks(settings: Settings) -> None:
+    """Raises ConfigError for the first contradiction."""
+    for name, table in settings.edge.hooks.items():
+        where, said = f"edge.hooks.{name}", HookSettings(**table)
+        if bool(said.url) == bool(said.python):
+            raise ConfigError(f"{where}: say url or python, one of them.")
+        if said.url and not is_safe(said.url):
+            raise ConfigError(f"{where}.url must be https, or http on this machine: passcodes go there.")
+        if said.python and (said.python.count(":") != 1 or not all(said.python.split(":"))):
+            raise ConfigError(f"{where}.python must be MODULE:FUNCTION, as in company.logins:judge.")
         check_hosts(where, said.virtual_hosts, settings)
 
 

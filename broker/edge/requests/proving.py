@@ -3,8 +3,9 @@ something to go by decides.
 
     certificate   of TLS: a name in it is a user of the table
     token         a JWT, in the header `authorization: Bearer …` or as passcode
-    passcode      of the table of users (auth.py); with `ldap` behind it, of those whom the table has
+    passcode      of the table of users (auth.py); with one of those below behind it, of those whom the table has
     ldap          login and passcode, of a directory (ldap_logins.py)
+    hook          login and passcode, of whoever is asked for it (hook_logins.py)
 
 A login that says another name than the certificate or token is refused, whatever else would let it in.
 
@@ -19,6 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
+from broker.config.login_ways import JUDGES
 from broker.core.errors import Code, RefusedError
 from broker.core.virtual_host import HOST
 
@@ -54,10 +56,10 @@ def prove(session: Session, headers: Mapping[str, str]) -> Answer:
             return _by_token(session, token, login)
         if token is None and login is not None and passcode is not None:
             inside = host.inside(login)
-            if way == "ldap":
-                return _by_ldap(session, login, passcode)
+            if way in JUDGES:
+                return _elsewhere(session, way, login, passcode)
             # Whoever is in the table is judged by it alone: a directory that has the same name lets nobody in as him.
-            if way == "passcode" and (auth.knows(inside) or "ldap" not in ways):
+            if way == "passcode" and (auth.knows(inside) or JUDGES.isdisjoint(ways)):
                 known = auth.try_now(inside, passcode, session.channel.peer)
                 return known or partial(auth.authenticate, inside, passcode, session.channel)
     if not auth.has_users and (anybody := auth.try_now(None, None)) is not None:
@@ -90,12 +92,13 @@ def _by_token(session: Session, token: str, login: str | None) -> Answer:
     return partial(_when_proven, session, outside.tokens, token, login)
 
 
-def _by_ldap(session: Session, login: str, passcode: str) -> Answer:
+def _elsewhere(session: Session, way: str, login: str, passcode: str) -> Answer:
     outside, host = session.edge.outside, session.host
-    if outside is None or outside.ldap is None:
+    judge = outside.by_passcode.get(way) if outside is not None else None
+    if judge is None:
         raise RefusedError(Code.LOGIN_FAILED, refusal(login))
-    known = outside.ldap.known(login, passcode, host)
-    return known or partial(outside.ldap.prove, login, passcode, host, session.channel)
+    known = judge.known(login, passcode, host)
+    return known or partial(judge.prove, login, passcode, host, session.channel)
 
 
 async def _when_proven(session: Session, tokens: TokenLogins, token: str, login: str | None) -> Principal:

@@ -45,6 +45,19 @@ def test_a_directory_that_would_let_too_many_in_or_hear_passcodes_in_the_clear_i
 
 
 @pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ({}, "one of them"), ({"url": "https://a", "python": "a:b"}, "one of them"), ({"url": "http://a.org"}, "https"),
+        ({"python": "a.b"}, "MODULE:FUNCTION"), ({"python": "a:"}, "MODULE:FUNCTION"),
+        ({"url": "https://a", "virtual_hosts": "nowhere"}, "'nowhere'"),
+    ],
+)  # fmt: skip
+def test_a_hook_that_is_none_or_hears_passcodes_in_the_clear_is_refused(table: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        check(Settings(edge=EdgeSettings(hooks={"x": table})))
+
+
+@pytest.mark.parametrize(
     "url", ["ldaps://a.example.org,ldaps://b.example.org:3269", "ldap://localhost", "ldap://[::1]:3"]
 )
 def test_a_directory_is_encrypted_or_on_this_machine(url: str) -> None:
@@ -55,7 +68,8 @@ def test_a_directory_is_encrypted_or_on_this_machine(url: str) -> None:
 @pytest.mark.parametrize(
     ("edge", "why"),
     [({"login_by": "magic"}, "'magic'"), ({"login_by": "token"}, "issues"),
-     ({"login_by": "passcode,ldap"}, "directory"),
+     ({"login_by": "passcode,ldap"}, "directory"), ({"login_by": "hook"}, "nobody to ask"),
+     ({"login_by": "hook,ldap", "ldap": {"x": LDAP}, "hooks": {"x": {"python": "a:b"}}}, "ldap behind it"),
      ({"login_by": "ldap,passcode", "ldap": {"x": LDAP}}, "never asked"),
      ({"virtual_hosts": {"shop": {"login_by": "magic"}}}, "'magic'"),
      ({"login_by": "certificate", "tls_port": 1, "tls_cert_file": "c", "tls_key_file": "k"}, "tls_client_ca_file")],

@@ -132,7 +132,7 @@ async def test_a_directory_decides_of_those_who_are_not_in_the_table() -> None:
 
     known = {"dan": Principal("dan", (), 8, 0.0, True)}
     ldap = SimpleNamespace(prove=ask, known=lambda login, passcode, host: known.get(login))
-    bench.edge.outside = SimpleNamespace(ldap=ldap, tokens=None)  # type: ignore[assignment]
+    bench.edge.outside = SimpleNamespace(by_passcode={"ldap": ldap}, tokens=None)  # type: ignore[assignment]
     assert prove(session, {"login": "dan", "passcode": "x"}) == known["dan"] and not asked
     later: Any = prove(session, {"login": "eve", "passcode": "y"})
     assert await later() == eve and asked == [("eve", "y")]
