@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from broker_operator.world import cluster as world_cluster
 from broker_operator.world.cluster import NOT_ASKED, Cluster
+from broker_operator.world.possession import Holder
 
 from broker.cluster.planning.view import Policy
 from broker.config.settings import EtcdSettings
@@ -20,14 +21,17 @@ from tests.harness.waiting import eventually
 Told = list[tuple[str, list[str]]]
 
 
-def made(metadata: MemoryMetadata, told: Told, broker: str = "shop/b") -> Cluster:
-    return Cluster(EtcdSettings(prefix="/p"), lambda part, names: told.append((part, names)), metadata, broker)
+US = Holder("shop/b", "1", "here")
+
+
+def made(metadata: MemoryMetadata, told: Told, holder: Holder | None = US) -> Cluster:
+    return Cluster(EtcdSettings(prefix="/p"), lambda part, names: told.append((part, names)), metadata, holder)
 
 
 @asynccontextmanager
-async def following(metadata: MemoryMetadata, broker: str = "shop/b") -> AsyncIterator[tuple[Cluster, Told]]:
+async def following(metadata: MemoryMetadata, holder: Holder | None = US) -> AsyncIterator[tuple[Cluster, Told]]:
     told: Told = []
-    cluster = made(metadata, told, broker)
+    cluster = made(metadata, told, holder)
     cluster.start()
     try:
         yield cluster, told
@@ -45,7 +49,7 @@ async def test_nothing_is_known_before_all_has_been_read_and_what_is_there_is_to
         await eventually(lambda: cluster.known)
         assert cluster.asked and cluster.cordoned == {"owner-1"} and list(cluster.members) == ["owner-1"]
         assert ("reachable", []) in told and ("cordons", ["owner-1"]) in told
-        assert json.loads(store.keys["/p/possession"].value) == {"broker": "shop/b"}
+        assert json.loads(store.keys["/p/possession"].value) == US._asdict()
 
 
 async def test_an_etcd_that_cannot_be_reached_is_unknown_and_not_empty(monkeypatch):
@@ -108,6 +112,8 @@ async def test_keys_that_a_resource_has_marked_are_known_by_its_uid():
         assert cluster.marks == {"2": {key}}
         await cluster.commit([], [Delete(marker), Delete(key)])
         assert cluster.marks == {} and key not in cluster.config
+        store.commit([], [Put("/p/possession", b'{"broker": "other/x"}')])
+        assert await cluster.commit([], [Put(key, b"{}")]) == 0, "it is another's now, and nobody has told us yet"
 
 
 async def test_a_prefix_of_another_broker_is_not_taken_and_not_given_up():
@@ -116,7 +122,7 @@ async def test_a_prefix_of_another_broker_is_not_taken_and_not_given_up():
     async with following(MemoryMetadata(store)) as (cluster, _):
         await eventually(lambda: cluster.asked)
         assert "belongs to StompBroker other/x" in cluster.why and not cluster.known
-        await cluster.release()
+        await cluster.possession.release()
         assert "/p/possession" in store.keys
-    async with following(MemoryMetadata(store), broker="") as (cluster, _):
+    async with following(MemoryMetadata(store), holder=None) as (cluster, _):
         await eventually(lambda: cluster.known)

@@ -23,7 +23,6 @@ from broker_operator.world.resource_cache import World
 from broker.config.settings import EtcdSettings
 from broker.seams.clock import SystemClock
 from tests.harness.broker import free_ports
-from tests.harness.metadata import MemoryMetadata, MemoryStore
 
 from .builders import raw
 from .test_applying import Server
@@ -46,6 +45,8 @@ class Refusing(Server):
         self.secrets: dict[str, Table] = {}
 
     async def get(self, api_version: str, kind: str, namespace: str, name: str) -> Table | None:
+        if kind == "Namespace":
+            return {"metadata": {"uid": f"uid of {name}"}}
         return self.secrets.get(name) if kind == "Secret" else await super().get(api_version, kind, namespace, name)
 
     async def apply(self, body: Table) -> Table:
@@ -160,26 +161,12 @@ def no_space(*_: object) -> str:
     raise OSError(ENOSPC, "No space left on device")
 
 
-def broker(setting: Any, name: str, born: int, **etcd: Any) -> Resource:
-    body = raw(BROKER, name, created=f"2026-01-0{born}T00:00:00Z", etcd={"endpoints": ["etcd:2379"], **etcd})
-    found = setting.world.put(body)
-    assert found is not None
-    return found  # type: ignore[no-any-return]
-
-
-async def test_a_prefix_is_the_first_ones_until_it_goes():
-    """Two operators that do not see each other's resources, and one etcd."""
-    store, settings = MemoryStore(), EtcdSettings(endpoints="127.0.0.1:1", prefix="/x")
-
-    def cluster(name: str) -> Cluster:
-        return Cluster(settings, lambda part, names: None, MemoryMetadata(store), broker=name)
-
-    first, second, again = cluster("a/x"), cluster("b/x"), cluster("a/x")
-    assert await first._possess() == ""
-    assert "belongs to StompBroker a/x" in await second._possess()
-    assert await again._possess() == "", "deleted and made again"
-    await second.release()
-    assert "a/x" in await second._possess(), "what is somebody else's is not given up"
-    await first.release()
-    assert await second._possess() == ""
-    assert "b/x" in await again._possess()
+@pytest.mark.parametrize(("endpoint", "home"), [("db.example.com:2379", "uid of shop"), ("etcd.shop.svc:2379", "")])
+async def test_where_an_etcd_may_be_anothers_the_namespace_counts_too(setting, endpoint, home):
+    """An etcd of the namespace may be restored into another cluster, where names are enough."""
+    connections = Connections(setting.world, setting.server, lambda *_: None)
+    broker = setting.put(BROKER, etcd={"endpoints": [endpoint]})
+    await connections.ensure(broker, broker.spec(BrokerSpec))
+    holder = setting.world.clusters[broker.id].possession.holder
+    assert holder == ("shop/stomp", broker.uid, home)
+    await connections.close()

@@ -235,6 +235,18 @@ async def test_the_younger_of_two_brokers_with_one_prefix_is_refused_and_makes_n
     assert setting.world.rival(young) is None
 
 
+async def test_nothing_is_made_while_nobody_knows_whose_a_shared_etcd_is(setting):
+    """Pods with another's prefix would join its cluster."""
+    shared = broker(setting, "shared", 1, endpoints=["etcd.example.com:2379"])
+    assert await setting.workloads.broker(shared) == REFUSED_AGAIN_S
+    edge = setting.put(ACCEPTOR, brokerRef={"name": "shared"})
+    assert await setting.workloads.acceptor(edge) == REFUSED_AGAIN_S
+    assert setting.server.writes == []
+    own = broker(setting, "own", 2, endpoints=["https://stomp-etcd-0.stomp-etcd.shop.svc:2379"])
+    await setting.workloads.broker(own)
+    assert setting.server.writes
+
+
 @pytest.mark.parametrize(
     ("days", "said", "ready"),
     [(40, ("True", "Valid"), False), (29, ("False", "ExpiresSoon"), False), (-1, ("False", "Expired"), True)],

@@ -32,6 +32,7 @@ _PLURALS = {
     "ConfigMap": "configmaps",
     "ServiceAccount": "serviceaccounts",
     "Secret": "secrets",
+    "Namespace": "namespaces",
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "PodDisruptionBudget": "poddisruptionbudgets",
     "HorizontalPodAutoscaler": "horizontalpodautoscalers",

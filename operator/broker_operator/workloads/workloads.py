@@ -87,10 +87,9 @@ class Workloads:
         cluster = self._world.clusters.get(resource.id)
         if (left := paused(resource, now)) is not None:
             return await self._statuses.paused(resource, left, now)
-        if (rival := self._world.rival(resource)) is not None:
-            why = f"{rival} is older and has the same etcd and etcd.prefix; give this one a spec.etcd.prefix of its own"
+        if why := self._world.taken(resource):
             taken = Condition("Accepted", False, "PrefixTaken", why)
-            await self._say_broker(resource, spec, None, Scaling(0), taken)
+            await self._say_broker(resource, spec, cluster, Scaling(0), taken)
             return REFUSED_AGAIN_S
         image = spec.image or self._image
         if not image:
@@ -111,6 +110,9 @@ class Workloads:
             resource.id.name, wanted, current, there, holding, cordoned, cluster is not None and cluster.whole
         )  # fmt: skip
         accepted = Condition("Accepted", True, "Accepted")
+        if live is None and self._world.unsure(resource):
+            await self._say_broker(resource, spec, cluster, Scaling(0), accepted, image)
+            return REFUSED_AGAIN_S
         try:
             if cluster is not None:
                 await _cordon(cluster, step)
@@ -136,6 +138,9 @@ class Workloads:
             why = f"there is no StompBroker {resource.broker}"
             await self._say_acceptor(resource, spec, Condition("Accepted", False, "BrokerNotFound", why))
             return None
+        if why := self._world.taken(broker):
+            await self._say_acceptor(resource, spec, Condition("Accepted", False, "PrefixTaken", why))
+            return REFUSED_AGAIN_S
         shared = broker.spec(BrokerSpec)
         image = spec.image or shared.image or self._image
         if not image:
@@ -146,6 +151,10 @@ class Workloads:
             await self._say_acceptor(resource, spec, refused)
             return None
         accepted = Condition("Accepted", True, "Accepted")
+        live = Id("Deployment", resource.id.namespace, names.edge_name(resource.id.name)) in self._objects["Deployment"]
+        if not live and self._world.unsure(broker):
+            await self._say_acceptor(resource, spec, accepted)
+            return REFUSED_AGAIN_S
         try:
             made = edges.objects(resource, spec, broker.id.name, shared, image, self._api)
             await self._make(resource, made)

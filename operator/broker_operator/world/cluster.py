@@ -24,6 +24,7 @@ from broker.metadata.etcd import EtcdMetadata
 from broker.metadata.port import Change, Delete, Metadata, Put
 
 from ..spec.model import json_table
+from .possession import Holder, Possession
 
 log = logging.getLogger("stampede.operator")
 
@@ -39,16 +40,17 @@ class Cluster:
 
     def __init__(
         self, settings: EtcdSettings, changed: Callable[[str, list[str]], None], metadata: Metadata | None = None,
-        broker: str = "",
+        holder: Holder | None = None,
     ) -> None:  # fmt: skip
-        """metadata: instead of etcd (tests). broker: `namespace/name` of the StompBroker that the prefix is to belong
-        to. Raises ConfigError."""
-        self._broker = broker
+        """metadata: instead of etcd (tests). holder: the StompBroker that the prefix is to belong to. Raises
+        ConfigError."""
         self.keys = Keys(settings.prefix)
         self.metadata: Metadata = metadata or EtcdMetadata(settings)
+        self.possession = Possession(self.metadata, self.keys, holder)
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
         self.why = NOT_ASKED
+        self._told = (True, False)
         keys = self.keys
         prefixes = {
             "owners": keys.owners, "edges": keys.edges, "slots": keys.slots, "cordons": keys.cordons,
@@ -139,8 +141,8 @@ class Cluster:
         return sorted(id for id in self.members if self.applied.get(id, 0) < revision)
 
     async def commit(self, compare: Sequence[tuple[str, int]], then: Sequence[Put | Delete]) -> int:
-        """As Metadata.commit; what was written is known here at once."""
-        revision = await self.metadata.commit(compare, then)
+        """As Metadata.commit, as long as the prefix is ours; what was written is known here at once."""
+        revision = await self.metadata.commit([*compare, *self.possession.guard], then)
         if revision:
             for action in then:
                 part = "managed" if action.key.startswith(self.keys.managed) else "config"
@@ -159,36 +161,12 @@ class Cluster:
                     await self.metadata.get(self.keys.controller)
                     await asyncio.wait([reading], timeout=PING_S)
                     if reading.done():
-                        self._say(await self._possess())
+                        self._say(await self.possession.take())
                 except BrokerError as error:
                     self._say(str(error))
                 await asyncio.sleep(PING_S)
         finally:
             reading.cancel()
-
-    async def _possess(self) -> str:
-        """Takes a prefix that is nobody's; "" when it is ours, else why nothing may be written there. A StompBroker
-        that was deleted and made again is the same one here: its name counts. Raises BrokerError."""
-        found = await self.metadata.get(self.keys.possession)
-        if not self._broker:
-            return ""
-        if found is None:
-            value = json.dumps({"broker": self._broker}).encode()
-            await self.metadata.commit([(self.keys.possession, 0)], [Put(self.keys.possession, value)])
-            found = await self.metadata.get(self.keys.possession)
-        holder = str(json_table(found.value if found is not None else None).get("broker", ""))
-        if holder == self._broker:
-            return ""
-        return (
-            f"the prefix {self.keys.root} belongs to StompBroker {holder or '(unreadable)'}: give this one a "
-            f"spec.etcd.prefix of its own, or delete the key {self.keys.possession} if that one is gone for good"
-        )
-
-    async def release(self) -> None:
-        """The StompBroker is gone: another one may have the prefix. Raises BrokerError."""
-        found = await self.metadata.get(self.keys.possession)
-        if found is not None and json_table(found.value).get("broker") == self._broker:
-            await self.metadata.commit([(found.key, found.revision)], [Delete(found.key)])
 
     async def _read(self) -> None:
         """Everything once; from then on it is followed. Waits in silence while etcd gives no answer."""
@@ -202,8 +180,8 @@ class Cluster:
                     await asyncio.sleep(PING_S)
 
     def _say(self, why: str) -> None:
-        turned = bool(why) != bool(self.why) or self.why == NOT_ASKED
-        self.why = why
+        first, state = self.why == NOT_ASKED, (bool(why), bool(self.possession.why))
+        turned, self.why, self._told = first or state != self._told, why, state
         if turned:
             log.info("etcd of %s: %s", self.keys.root, why or "known")
             self._changed("reachable", [])

@@ -18,11 +18,12 @@ from pathlib import Path
 from broker.config.settings import EtcdSettings
 from broker.core.errors import BrokerError, ConfigError
 
-from ..kube.kube import Kube
+from ..kube.kube import Kube, KubeError
 from ..spec.model import BrokerSpec, Resource, Table
 from ..spec.names import Id, etcd_prefix
 from .cluster import Cluster
-from .resource_cache import World
+from .possession import Holder
+from .resource_cache import World, own_etcd
 
 log = logging.getLogger("stampede.operator")
 
@@ -36,13 +37,16 @@ class Connections:
         self._changed = changed
         self._made: dict[Id, tuple[object, str]] = {}
         """(what it is made of, its folder)"""
+        self._homes: dict[Id, tuple[str, str]] = {}
+        """StompBroker → (its uid, that of its namespace)"""
 
     async def ensure(self, broker: Resource, spec: BrokerSpec) -> None:
         """There is a connection as the spec wants it, or `world.unusable` says why not. Raises KubeError."""
         tls = await self._secret(broker, spec.etcd.tls_secret_name)
         user = await self._secret(broker, spec.etcd.user_secret_name)
         prefix = spec.etcd.prefix or etcd_prefix(broker.id.namespace, broker.id.name)
-        made_of = (broker.uid, tuple(spec.etcd.endpoints), prefix, _version(tls), _version(user))
+        holder = Holder(f"{broker.id.namespace}/{broker.id.name}", broker.uid, await self._home(broker))
+        made_of = (holder, tuple(spec.etcd.endpoints), prefix, _version(tls), _version(user))
         if self._made.get(broker.id, (None, ""))[0] == made_of:
             return
         await self.drop(broker.id)
@@ -56,8 +60,7 @@ class Connections:
             if user:
                 name = _data(user, "username").decode().strip()
                 settings = replace(settings, user=name, password_file=_write(folder, user, "password"))
-            owner = f"{broker.id.namespace}/{broker.id.name}"
-            cluster = Cluster(settings, lambda part, names: self._changed(broker.id, part, names), broker=owner)
+            cluster = Cluster(settings, lambda part, names: self._changed(broker.id, part, names), holder=holder)
         except ConfigError as error:
             self._world.unusable[broker.id] = str(error)
             return
@@ -77,7 +80,8 @@ class Connections:
         cluster = self._world.clusters.get(broker)
         if cluster is not None and cluster.known:
             with suppress(BrokerError):
-                await cluster.release()
+                await cluster.possession.release()
+        self._homes.pop(broker, None)
         await self.drop(broker)
 
     async def drop(self, broker: Id) -> None:
@@ -93,6 +97,24 @@ class Connections:
     async def close(self) -> None:
         for broker in list(self._made):
             await self.drop(broker)
+
+    async def _home(self, broker: Resource) -> str:
+        """uid of its namespace where its etcd may be another cluster's as well; "" too if we may not read it."""
+        if own_etcd(broker):
+            return ""
+        uid, home = self._homes.get(broker.id, ("", ""))
+        if uid == broker.uid:
+            return home
+        try:
+            found = await self._kube.get("v1", "Namespace", "", broker.id.namespace)
+        except KubeError as error:
+            if not error.refused:
+                raise
+            log.warning("namespace of %s: %s; prefixes in etcd are told apart by names only", broker.id, error)
+            found = None
+        home = str(found["metadata"]["uid"]) if found else ""
+        self._homes[broker.id] = broker.uid, home
+        return home
 
     async def _secret(self, broker: Resource, name: str) -> Table | None:
         """None: none is wanted, or it is not there yet (etcd will say what it thinks of that)."""

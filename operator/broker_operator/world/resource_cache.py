@@ -92,15 +92,28 @@ class World:
                 yield resource
 
     def rival(self, broker: Resource) -> Id | None:
-        """An older StompBroker with the same prefix in the same etcd: two of them would be one cluster, and each would
-        take the other's users and addresses away."""
+        """An older StompBroker with this prefix in the same etcd, or with one around or inside it: two of them would be
+        one cluster, and each would take the other's users and addresses away."""
         place, born = _place(broker), _age(broker)
         for id, other in self.resources.items():
             if id.kind == BROKER and id != broker.id and not other.leaving and _age(other) < born:
                 endpoints, prefix = _place(other)
-                if prefix == place[1] and endpoints & place[0]:
+                if _within(prefix, place[1]) and endpoints & place[0]:
                     return id
         return None
+
+    def taken(self, broker: Resource) -> str:
+        """Why its prefix is another's, "": it is not, or nobody knows yet."""
+        if (rival := self.rival(broker)) is not None:
+            return f"{rival} is older and has the same etcd and prefix; give this one a spec.etcd.prefix of its own"
+        cluster = self.clusters.get(broker.id)
+        return cluster.possession.why if cluster is not None else ""
+
+    def unsure(self, broker: Resource) -> bool:
+        """Pods that join now could join another's cluster: its etcd is not of this namespace alone, and has not said
+        whose the prefix is."""
+        cluster = self.clusters.get(broker.id)
+        return not (cluster is not None and cluster.possession.held) and not own_etcd(broker)
 
     def broker_of(self, resource: Resource) -> Resource | None:
         found = self.resources.get(Id(BROKER, resource.id.namespace, resource.broker))
@@ -112,6 +125,19 @@ def _place(broker: Resource) -> tuple[frozenset[str], str]:
     etcd = broker.spec(BrokerSpec).etcd
     prefix = etcd.prefix or etcd_prefix(broker.id.namespace, broker.id.name)
     return frozenset(etcd.endpoints), prefix.rstrip("/")
+
+
+def _within(one: str, other: str) -> bool:
+    """They are the same prefix, or one is inside the other: its keys would be entries there."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
+def own_etcd(broker: Resource) -> bool:
+    """An etcd in its namespace, and the prefix that is nobody else's there."""
+    etcd, namespace = broker.spec(BrokerSpec).etcd, broker.id.namespace
+    hosts = [one.removeprefix("https://").removeprefix("http://").rpartition(":")[0] for one in etcd.endpoints]
+    ours = (f".{namespace}.svc", f".{namespace}.svc.cluster.local")
+    return not etcd.prefix and all("." not in host or host.endswith(ours) for host in hosts)
 
 
 def _age(resource: Resource) -> tuple[str, str]:
