@@ -8,13 +8,12 @@ import time
 
 import pytest
 
-from broker.cluster.applied import AppliedNote
 from broker.cluster.config import ConfigWatch, UserEntry
 from broker.cluster.keys import Keys, escape, last_part
 from broker.cluster.subscriptions import SubscriptionDirectory
 from broker.config.settings import EngineSettings
 from broker.engine.address.address_settings import Matcher
-from broker.metadata.port import Delete, MetadataUnavailable, Put
+from broker.metadata.port import Delete, Put
 
 from .world import KEYS, World, simulate
 
@@ -200,62 +199,6 @@ def test_queues_and_diverts_come_with_the_settings():
         world.store.commit([], [Delete(KEYS.queue("big"))])
         await asyncio.sleep(0.1)
         assert set(told.engine[-1].queues) == {"audit"}
-
-    simulate(scenario)
-
-
-def test_what_is_applied_is_told_at_most_four_times_a_second():
-    async def scenario(world: World) -> None:
-        owner = world.owner("a").begin()
-        await world.until(lambda: hasattr(owner, "membership") and owner.membership.up)
-        note = owner.place.run(AppliedNote, owner.metadata, KEYS, owner.membership)
-        owner.place.run(note.start)
-        for revision in range(1, 51):
-            owner.place.run(note.note, revision)
-            await asyncio.sleep(0.1)
-        writes = [change for change in world.store.history if change.key == KEYS.applied_by("a")]
-        assert 15 <= len(writes) <= 22
-        await asyncio.sleep(2)
-        item = world.store.keys[KEYS.applied_by("a")]
-        assert json.loads(item.value) == {"revision": 50} and item.lease
-
-    simulate(scenario)
-
-
-def test_a_name_belongs_to_one_address_in_the_whole_cluster():
-    async def scenario(world: World) -> None:
-        one, two = (SubscriptionDirectory(world.client(), KEYS) for _ in range(2))
-        await one.start()
-        await two.start()
-        answers = await asyncio.gather(one.claim("ada.news", "news"), two.claim("ada.news", "sport"))
-        winner = ["news", "sport"][answers.index(None)]
-        assert sorted(map(str, answers)) == sorted(["None", winner])
-        revision = world.store.revision
-        assert await one.claim("ada.news", winner) is None
-        assert await two.claim("ada.news", winner) is None
-        assert await two.claim("ada.news", "else") == winner
-        assert world.store.revision == revision, "known names need no write"
-        await one.release("ada.news", "else")
-        assert await one.claim("ada.news", "else") == winner, "the subscription to another address was deleted"
-        await one.release("ada.news", winner)
-        await one.release("ada.news", winner)
-        await asyncio.sleep(0.1)
-        assert await two.claim("ada.news", "else") is None
-        assert await one.claim("ada.news", "news") == "else"
-
-    simulate(scenario)
-
-
-def test_names_that_are_known_need_no_store():
-    async def scenario(world: World) -> None:
-        directory = SubscriptionDirectory(world.client(), KEYS)
-        await directory.start()
-        await directory.claim("a", "x")
-        world.store.stop()
-        assert await directory.claim("a", "x") is None
-        assert await directory.claim("a", "y") == "x"
-        with pytest.raises(MetadataUnavailable):
-            await directory.claim("b", "x")
 
     simulate(scenario)
 

@@ -15,7 +15,6 @@ from websockets.asyncio.client import connect
 
 from broker.config.ports import edge_acceptors
 from broker.config.settings import EdgeSettings, Settings
-from broker.core.certificates import first_certificate, not_after, subject
 from broker.core.errors import ConfigError
 from broker.core.reasons import Reason
 from broker.edge.access.listener import Listeners
@@ -352,55 +351,3 @@ def test_old_tls_is_refused(live: Pair) -> None:
 
 
 # Small parsers
-
-
-def element(tag: int, *parts: bytes) -> bytes:
-    body = b"".join(parts)
-    length = bytes([len(body)]) if len(body) < 128 else b"\x82" + len(body).to_bytes(2, "big")
-    return bytes([tag]) + length + body
-
-
-def certificate(time: bytes, version: bool = True) -> bytes:
-    head = element(0xA0, element(2, b"\2")) if version else b""
-    validity = element(0x30, element(0x17, b"200101000000Z"), time)
-    return element(
-        0x30, element(0x30, head, element(2, b"\1"), element(0x30, b""), element(0x30, b"x" * 300), validity)
-    )
-
-
-@pytest.mark.parametrize(
-    ("time", "epoch"),
-    [
-        (element(0x17, b"491231235959Z"), 2524607999),
-        (element(0x17, b"500101000000Z"), -631152000),
-        (element(0x18, b"20500101000000Z"), 2524608000),
-        (element(0x18, b"99991231235959Z"), 253402300799),
-    ],
-)
-def test_both_forms_of_time_are_read(time: bytes, epoch: int) -> None:
-    assert not_after(certificate(time)) == epoch
-    assert not_after(certificate(time, version=False)) == epoch
-
-
-@pytest.mark.parametrize("der", [b"", b"\x30", b"\x30\x03\x02\x01\x01", certificate(element(0x17, b"hello"))])
-def test_nonsense_is_a_value_error(der: bytes) -> None:
-    with pytest.raises(ValueError):
-        not_after(der)
-    with pytest.raises(ValueError):
-        first_certificate("no certificate")
-
-
-@pytest.mark.parametrize(
-    ("parts", "text"),
-    [
-        ([[("countryName", "DE")], [("organizationName", "Acme")], [("commonName", "a")]], "CN=a,O=Acme,C=DE"),
-        ([[("commonName", "x,CN=admin")]], "CN=x\\,CN\\=admin"),
-        ([[("commonName", "#1 ")]], "CN=\\#1\\ "),
-        ([[("commonName", "a"), ("userId", "b")]], "CN=a+UID=b"),
-        ([[("emailAddress", "a@b")]], "emailAddress=a@b"),
-    ],
-)
-def test_subjects_cannot_be_forged_by_their_text(parts: list[list[tuple[str, str]]], text: str) -> None:
-    assert subject({"subject": parts}) == text
-    assert subject(None) is None
-    assert subject({}) is None

@@ -14,7 +14,7 @@ from broker.rpc.dialer import GrpcDialer
 from broker.rpc.server import GrpcServer
 from tests.abuse.certificates import authority, issued
 from tests.harness.secrets import self_signed
-from tests.unit.rpc.test_streams import Doors, End, joined
+from tests.unit.rpc.stream_world import Doors, End, joined
 
 
 @pytest.fixture(scope="module")

@@ -3,105 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
 
 from broker.config.settings import ClusterSettings
-from broker.core.errors import ConfigError
 from broker.rpc import streams
 from broker.rpc.dialer import GrpcDialer
-from broker.rpc.server import GrpcServer
 from broker.rpc.streams import EOF, GrpcStream
 from broker.seams.steps import Steps
 from broker.seams.stream import Ended, EndKind
-from tests.harness.broker import ROOT, free_ports
 from tests.harness.shells import both_loops, run
 from tests.harness.waiting import eventually
-
-
-class End:
-    """Remembers what it heard. `closed` is the list of reasons: it must end with exactly one."""
-
-    def __init__(self) -> None:
-        self.messages: list[bytes] = []
-        self.closed: list[str] = []
-        self.kinds: list[EndKind] = []
-        self.changed = asyncio.Event()
-        self.stream = None
-
-    def on_message(self, message: bytes) -> None:
-        assert not self.closed, "a message after the end"
-        self.messages.append(message)
-        self.changed.set()
-        if message == b"raise":
-            raise RuntimeError("a bug of the handler")
-
-    def on_closed(self, why: str) -> None:
-        self.closed.append(str(why))
-        self.kinds.append(why.kind)
-        self.changed.set()
-
-    async def until(self, condition, timeout: float = 30.0) -> None:
-        async with asyncio.timeout(timeout):
-            while not condition(self):
-                self.changed.clear()
-                await self.changed.wait()
-
-    async def end(self, timeout: float = 30.0) -> str:
-        await self.until(lambda end: end.closed, timeout)
-        await asyncio.sleep(0.02)
-        assert len(self.closed) == 1
-        return self.closed[0]
-
-
-class Doors:
-    """An acceptor that keeps the ends it made."""
-
-    def __init__(self) -> None:
-        self.ends: list[End] = []
-        self.services: list[str] = []
-
-    def accept(self, service, stream):
-        end = End()
-        end.stream = stream
-        self.ends.append(end)
-        self.services.append(service)
-        return end
-
-
-@asynccontextmanager
-async def pair(**more):
-    """(dialer, acceptor, address) of a server in this process."""
-    doors = Doors()
-    server = GrpcServer(ClusterSettings(port=0, **more), doors)
-    port = await server.start()
-    dialer = GrpcDialer(ClusterSettings(**more), asyncio.get_running_loop(), dial_timeout_s=0.4)
-    try:
-        yield dialer, doors, f"127.0.0.1:{port}"
-    finally:
-        await dialer.close()
-        await server.stop()
-
-
-async def joined(dialer: GrpcDialer, doors: Doors, address: str, service: str = "edge"):
-    """(client end, server end) of a stream that stands."""
-    end, count = End(), len(doors.ends)
-    end.stream = dialer.dial(address, service, end)
-    end.stream.send(b"hello")
-    async with asyncio.timeout(5):
-        await eventually(lambda: len(doors.ends) > count and doors.ends[-1].messages)
-    other = doors.ends[-1]
-    assert other.messages.pop() == b"hello"
-    return end, other
+from tests.unit.rpc.stream_world import End, joined, pair, stranger
 
 
 @both_loops
@@ -236,49 +155,6 @@ async def test_after_ending_it_nothing_is_heard_but_the_end(how):
         assert client.messages == [b"0"]
 
 
-async def test_nobody_listens_is_told_as_refused_and_fast():
-    (port,) = free_ports(1)
-    dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop())
-    await refused_after(dialer, port)  # the first dial of a process also starts gRPC
-    assert min([await refused_after(dialer, port) for _ in range(5)]) < 0.1
-
-
-async def refused_after(dialer: GrpcDialer, port: int) -> float:
-    end, begun = End(), time.monotonic()
-    stream = dialer.dial(f"127.0.0.1:{port}", "edge", end)
-    stream.send(b"ignored")
-    await end.until(lambda e: e.closed)
-    took = time.monotonic() - begun
-    assert await end.end() == f"refused: nobody listens at 127.0.0.1:{port}"
-    assert stream.pending == 0
-    return took
-
-
-async def test_a_listener_that_never_answers_is_unreachable_in_time():
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop(), dial_timeout_s=0.2)
-        end, begun = End(), time.monotonic()
-        dialer.dial(f"127.0.0.1:{silent.getsockname()[1]}", "edge", end)
-        assert (await end.end()).startswith("unreachable: ")
-        assert 0.15 < time.monotonic() - begun < 5
-
-
-async def test_a_listener_that_comes_back_is_reached_at_the_next_dial():
-    """A fresh channel each: no back-off of an earlier failure."""
-    (port,) = free_ports(1)
-    dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop())
-    for _ in range(3):
-        await refused_after(dialer, port)
-    doors = Doors()
-    server = GrpcServer(ClusterSettings(port=port), doors)
-    await server.start()
-    begun = time.monotonic()
-    await joined(dialer, doors, f"127.0.0.1:{port}")
-    assert time.monotonic() - begun < 0.9  # gRPC's first back-off is a second
-    await dialer.close()
-    await server.stop()
-
-
 async def test_a_killed_peer_is_noticed_at_once():
     with stranger() as (process, port):
         dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop())
@@ -314,20 +190,6 @@ async def test_a_peer_that_is_late_by_seconds_again_and_again_keeps_its_stream(h
         await dialer.close()
 
 
-async def test_a_peer_that_is_late_by_seconds_is_reached():
-    with stranger() as (process, port):
-        dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop())
-        for seconds in (1.5, 3.0):
-            os.kill(process.pid, signal.SIGSTOP)
-            end = End()
-            dialer.dial(f"127.0.0.1:{port}", "edge", end).send(b"hello")
-            await asyncio.sleep(seconds)
-            os.kill(process.pid, signal.SIGCONT)
-            await end.until(lambda e: e.closed or e.messages)
-            assert end.closed == []
-        await dialer.close()
-
-
 async def test_a_frozen_peer_is_noticed_by_the_pings():
     """Also where nobody listens to the stream; who does is told by pings of its own long before."""
     with stranger() as (process, port):
@@ -350,98 +212,6 @@ async def test_a_quiet_stream_stays():
         client.stream.send(b"still here")
         await server.until(lambda end: end.messages)
         assert client.closed == server.closed == []
-
-
-async def test_a_handler_that_raises_loses_its_stream_only(caplog):
-    async with pair() as (dialer, doors, address):
-        client, server = await joined(dialer, doors, address)
-        innocent, _ = await joined(dialer, doors, address)
-        client.stream.send(b"raise")
-        assert await server.end() == "internal error"
-        assert await client.end() == "ended by the other side"
-        assert "a bug of the handler" in caplog.text
-        assert innocent.closed == []
-
-
-async def test_strangers_disturb_nobody_and_are_logged_once(caplog):
-    async with pair() as (dialer, doors, address):
-        innocent, server = await joined(dialer, doors, address)
-        port = int(address.rpartition(":")[2])
-        with caplog.at_level(logging.INFO, "stampede.rpc"):
-            for _ in range(3):
-                end = End()
-                dialer.dial(address, "nonsense", end)
-                assert (await end.end()).startswith("foreign: ")
-        assert caplog.text.count("/stampede.v1.Link/Nonsense") == 1
-        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"CONNECT\n\n\0", os.urandom(3000), b"PRI * HTTP/2.0\r\n\r\nSM\r\n"):
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(garbage)
-            writer.close()
-        await asyncio.sleep(0.05)
-        innocent.stream.send(b"fine")
-        await server.until(lambda end: end.messages == [b"fine"])
-        assert innocent.closed == []
-
-
-async def test_stopping_tells_every_end():
-    async with pair() as (dialer, doors, address):
-        first, other = await joined(dialer, doors, address)
-        second, _ = await joined(dialer, doors, address, "replica")
-        await dialer.close()
-        assert (await first.end(), await second.end()) == ("stopping", "stopping")
-        assert await other.end()
-
-
-async def test_a_port_that_is_taken_is_named():
-    first = GrpcServer(ClusterSettings(port=0), Doors())
-    second = GrpcServer(ClusterSettings(port=await first.start()), Doors())
-    with pytest.raises(ConfigError, match=r"cluster\.port"):
-        await second.start()
-    await first.stop()
-
-
-class stranger:
-    """An echoing component in a process of its own, to be frozen and killed: (process, port)."""
-
-    SOURCE = """
-import asyncio
-import time
-from broker.config.settings import ClusterSettings
-from broker.rpc.server import GrpcServer
-
-class Echo:
-    def __init__(self, stream):
-        self.stream = stream
-    def on_message(self, message):
-        self.stream.send(message)
-        if message == b"sleep":
-            asyncio.get_running_loop().call_later(0.05, time.sleep, 5)
-        if message[:4] == b"late":
-            asyncio.get_running_loop().call_later(0.05, time.sleep, float(message[8:]))
-    def on_closed(self, why):
-        pass
-
-class Doors:
-    def accept(self, service, stream):
-        return Echo(stream)
-
-async def main():
-    server = GrpcServer(ClusterSettings(port=0), Doors())
-    print(await server.start(), flush=True)
-    await asyncio.sleep(30)
-
-asyncio.run(main())
-"""
-
-    def __enter__(self):
-        self.process = subprocess.Popen([sys.executable, "-c", self.SOURCE], stdout=subprocess.PIPE, cwd=ROOT)
-        assert self.process.stdout is not None
-        return self.process, int(self.process.stdout.readline())
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
 
 
 async def test_a_message_that_takes_long_is_named(caplog):
