@@ -16,7 +16,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "engine.dispatch.selective_dispatch": ("engine/test_eligibility.py", "engine/test_filters.py"),
     "journal.recovery.recovery": ("journal/test_recovery.py", "journal/test_journal.py", "journal/test_stretches.py"),
     "wire.block": ("wire/test_block.py", "wire/test_rules.py", "wire/test_escapes.py", "wire/test_limits.py"),
-    "wire.connection": ("wire/test_rules.py", "wire/test_limits.py"),
+    "wire.connection": ("wire/test_connection.py", "wire/test_rules.py", "wire/test_limits.py"),
     "link.edge_side.slot_channel": ("link/test_slot_channel.py",),
     "link.edge_side.consumer_replay": ("link/test_consumer_replay.py", "link/test_replay.py"),
 }

@@ -129,3 +129,37 @@ def sent(version):
         return logged_in(version, memo=memo)
 
     return make
+
+
+SMALL = WireSettings(
+    max_frame_bytes=5000,
+    max_frame_bytes_before_login=600,
+    max_control_body_bytes=50,
+    max_headers=5,
+    max_header_bytes=200,
+    max_header_block_bytes=500,
+    max_command_bytes=20,
+    large_body_bytes=1000,
+)
+
+
+HEAD = b"SEND\ndestination:d\n"
+
+
+def small():
+    return logged_in(V12, SMALL)
+
+
+def small_v10():
+    return logged_in(V10, SMALL)
+
+
+def small_stranger():
+    return Connection(Role.SERVER, SMALL)
+
+
+ALL = [V10, V11, V12]
+
+
+def client():
+    return Connection(Role.CLIENT, stranger()._settings)

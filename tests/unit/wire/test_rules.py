@@ -6,14 +6,13 @@ from __future__ import annotations
 import pytest
 
 from broker.core.errors import Code
-from broker.wire.connection import Connection, Role
-from broker.wire.events import Frame, Violation
+from broker.wire.connection import Role
+from broker.wire.events import Violation
 from broker.wire.versions import SUPPORTED, negotiate
 from broker.wire.writer import connected_frame, encode_frame, error_frame, receipts
 
-from .cutting import V10, V11, V12, cut_everywhere, one, sent, stranger, violation
+from .cutting import ALL, V10, V11, V12, cut_everywhere, one, sent, stranger, violation
 
-ALL = [V10, V11, V12]
 NEWER = [V11, V12]
 
 
@@ -350,59 +349,10 @@ def test_C65_receipts_stay_raw():
 # ── order of frames ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("frame", [b"SEND\ndestination:d\n\n\0", b"NACK\nid:1\n\n\0", b"DISCONNECT\n\n\0"])
-def test_frames_before_connect(frame):
-    assert violation(frame, stranger) == "NOT_CONNECTED"
-
-
-@pytest.mark.parametrize("version", ALL)
-def test_second_connect(version):
-    assert violation(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0", sent(version)) == "ALREADY_CONNECTED"
-    assert violation(b"STOMP\naccept-version:1.2\nhost:h\n\n\0", sent(version)) == "ALREADY_CONNECTED"
-
-
-def test_frames_after_disconnect():
-    assert violation(b"DISCONNECT\nreceipt:1\n\n\0SEND\ndestination:d\n\n\0", sent(V12)) == "AFTER_DISCONNECT"
-    assert one(b"DISCONNECT\n\n\0\n\n", sent(V12))[0] == "DISCONNECT"
-
-
 def test_connect_with_line_ends_of_either_kind():
     expected = {"accept-version": "1.2", "host": "h"}
     assert one(b"CONNECT\r\naccept-version:1.2\r\nhost:h\r\n\r\n\0", stranger)[1] == expected
     assert one(b"\r\n\nCONNECT\naccept-version:1.2\nhost:h\n\n\0", stranger)[1] == expected
-
-
-def test_bytes_behind_connect_wait_for_the_decision():
-    connection = stranger()
-    behind = b"SEND\ndestination:a\\cb\nreceipt:1\n\n\0"
-    [connect] = connection.receive(b"CONNECT\naccept-version:1.2\n\n\0" + behind[:10])
-    assert isinstance(connect, Frame)
-    assert not connection.mid_frame
-    assert connection.receive(behind[10:]) == []
-    assert len(connection._held) == len(behind)
-    connection.accept_login(V12)
-    [event] = connection.receive(b"")
-    assert event.head.headers["destination"] == "a:b"
-
-
-def test_nothing_comes_after_a_violation():
-    connection = sent(V12)()
-    assert len(connection.receive(b"HELLO\n\n\0")) == 1
-    assert connection.receive(b"SEND\ndestination:d\n\n\0") == []
-    assert not connection.mid_frame
-
-
-def test_mid_frame():
-    connection = sent(V12)()
-    for piece, inside in ((b"\n", False), (b"SE", True), (b"ND\ndestination:d\n\nbo", True), (b"dy\0\n", False)):
-        connection.receive(piece)
-        assert connection.mid_frame is inside
-
-
-def test_wrong_doors():
-    assert violation(b"\x16\x03\x01\x02", stranger) == "TLS_ON_PLAIN_PORT"
-    assert violation(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", stranger) == "HTTP_ON_STOMP_PORT"
-    assert violation(b"CONNECT h:443 HTTP/1.1\r\n\r\n", stranger) == "HTTP_ON_STOMP_PORT"
 
 
 @pytest.mark.parametrize(
@@ -438,26 +388,3 @@ def test_what_may_be_a_passcode_is_not_in_the_complaint(line):
 
 
 # ── the client's side ──────────────────────────────────────────────────────────────────────────────────
-
-
-def client():
-    return Connection(Role.CLIENT, stranger()._settings)
-
-
-def test_client_takes_the_version_of_connected_at_once():
-    stream = b"CONNECTED\nversion:1.2\n\n\0MESSAGE\r\ndestination:a\\cb\r\nmessage-id:1\r\nsubscription:s\r\n\r\nhi\0"
-    frames = cut_everywhere(stream, client)
-    assert frames[1] == ("MESSAGE", {"destination": "a:b", "message-id": "1", "subscription": "s"}, b"hi", None)
-
-
-def test_client_reads_an_error_before_connected():
-    assert one(b"ERROR\nmessage:no\n\nwhy\0", client)[:3] == ("ERROR", {"message": "no"}, b"why")
-
-
-@pytest.mark.parametrize("frame", [b"MESSAGE\nmessage-id:1\nsubscription:1\n\n\0", b"RECEIPT\n\n\0"])
-def test_client_checks_what_servers_must_send(frame):
-    assert violation(b"CONNECTED\nversion:1.1\n\n\0" + frame, client) == "MISSING_HEADER"
-
-
-def test_client_refuses_an_unknown_version():
-    assert violation(b"CONNECTED\nversion:3.0\n\n\0", client) == "VERSION_MISMATCH"
