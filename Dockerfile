@@ -1,6 +1,6 @@
 # One image for every role: `stampede serve|owner|edge|scaler`, `stampede-operator run`.
 #
-# BASE may be any Python image of Debian's kind. Versions of libraries are those of deploy/image/constraints.txt, so the
+# BASE may be any Python image of Debian's kind. Libraries are the files of deploy/image/libraries.txt by their hashes, so the
 # same commit gives the same image, whenever it is built (SOURCE_DATE_EPOCH goes into file times of what is compiled).
 ARG BASE=python:3.11-slim-bookworm
 
@@ -8,13 +8,16 @@ FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 SOURCE_DATE_EPOCH=1767225600
 RUN python3 -m venv --without-pip --copies /opt/stampede && python3 -m venv /opt/pip
 WORKDIR /src
-COPY deploy/image/constraints.txt ./
+COPY deploy/image/libraries.txt deploy/image/build.txt ./
 COPY pyproject.toml README.md LICENSE ./
 COPY operator ./operator
 COPY broker ./broker
 # The pipeline has an image of its own: its command would be a script here without its package.
 # The checksummed .pyc files need no file times, and a read-only image could not write its own.
-RUN /opt/pip/bin/pip --python /opt/stampede/bin/python install -c constraints.txt '.[identity,operator,redis,xpath]' \
+RUN /opt/pip/bin/pip install --require-hashes --only-binary :all: -r build.txt \
+ && /opt/pip/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
+ && /opt/pip/bin/pip --python /opt/stampede/bin/python install --require-hashes -r libraries.txt \
+ && /opt/pip/bin/pip --python /opt/stampede/bin/python install --no-deps /opt/wheels/*.whl \
  && rm /opt/stampede/bin/stampede-pipeline \
  && find /opt/stampede -name __pycache__ -prune -exec rm -rf {} + \
  && find /opt/stampede -name tests -type d -path '*site-packages*' -prune -exec rm -rf {} + \

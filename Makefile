@@ -13,7 +13,7 @@ SIM_LOG := $(VENV)/simulations.log
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture mutation retry oracles docs site screens crds proto constraints e2e clean
+.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture mutation retry oracles docs site screens crds proto constraints sbom audit e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -136,7 +136,20 @@ proto:
 
 # Versions of libraries in the image; look at the difference before it is committed.
 constraints: $(VENV)/.installed-dev
-	$(BIN)/python deploy/image/constraints.py deploy/image/constraints.txt
+	$(PIP) 'hatchling>=1.25'
+	$(BIN)/python deploy/image/constraints.py deploy/image
+
+sbom: $(VENV)/.installed-supply
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --spec-version 1.6 --of JSON -o dist/sbom.cdx.json deploy/image/libraries.txt
+	@echo "dist/sbom.cdx.json"
+
+audit: $(VENV)/.installed-supply
+	$(BIN)/pip-audit --disable-pip --require-hashes --strict -r deploy/image/libraries.txt
+
+$(VENV)/.installed-supply: pyproject.toml $(VENV)/.made
+	$(PIP) -e '.[dev,supply]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python bench/run.py $(ARGS)

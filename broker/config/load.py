@@ -196,7 +196,7 @@ def _parsed_yaml(data: bytes) -> Any:
 
     Loader.add_constructor("tag:yaml.org,2002:map", mapping)
     try:
-        return yaml.load(data, Loader)
+        return yaml.load(data, Loader)  # noqa: S506 (a SafeLoader)
     except yaml.YAMLError as error:
         raise msgspec.DecodeError(str(error)) from None
 

@@ -1,43 +1,84 @@
-"""Writes constraints.txt: the exact versions of all libraries in the image, as this environment has them.
+"""Writes the exact versions of all libraries in the image, as this environment has them, and the hashes of their files.
 
-Rule: everything that pyproject.toml asks for, with all that follows from it, and nothing else.
+    constraints.txt   name==version, for who installs with `-c`
+    libraries.txt     the same with the SHA-256 of each file that the index has of that version: the image's
+    build.txt         likewise, what makes the image's package (hatchling)
+
+Rule: everything that pyproject.toml asks for, with all that follows from it, and nothing else. Hashes are those of the
+index (PEP 691), of the files for all machines.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = ("identity", "operator", "redis", "xpath")
 """What the Dockerfile installs."""
+INDEX = "https://pypi.org/simple/"
 
 
-def versions() -> dict[str, str]:
-    """Name → version. Raises PackageNotFoundError for what is not installed here."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    open = [*project["dependencies"], *(text for extra in EXTRAS for text in project["optional-dependencies"][extra])]
-    found: dict[str, str] = {}
+def versions(wanted: Iterable[str]) -> dict[str, str]:
+    """Name → version of these requirements and all that follows. Raises PackageNotFoundError for what is not installed
+    here."""
+    open, found = list(wanted), dict[str, str]()
     while open:
-        wanted = Requirement(open.pop())
-        name = canonicalize_name(wanted.name)
-        if name in found or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
+        requirement = Requirement(open.pop())
+        name = canonicalize_name(requirement.name)
+        if name in found or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
             continue
-        distribution = importlib.metadata.distribution(wanted.name)
+        distribution = importlib.metadata.distribution(requirement.name)
         found[name] = distribution.version
         open += distribution.requires or []
-    return found
+    return dict(sorted(found.items()))
+
+
+def hashes(name: str, version: str) -> list[str]:
+    """SHA-256 of all files of that version. Raises OSError."""
+    request = Request(f"{INDEX}{name}/", headers={"Accept": "application/vnd.pypi.simple.v1+json"})
+    with urlopen(request, timeout=60) as answer:
+        files = json.load(answer)["files"]
+    return sorted(each["hashes"]["sha256"] for each in files if _version(each["filename"]) == version)
+
+
+def _version(file: str) -> str:
+    try:
+        parsed = parse_wheel_filename(file) if file.endswith(".whl") else parse_sdist_filename(file)
+    except ValueError:
+        return ""  # an egg, or older than the rules for names
+    return str(parsed[1])
+
+
+def _hashed(found: dict[str, str], about: str) -> str:
+    lines = [f"# {about} Renewed by `make constraints`."]
+    for name, version in found.items():
+        each = hashes(name, version)
+        assert each, f"the index has no {name} {version}"
+        lines.append(" \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{digest}" for digest in each)]))
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    lines = ["# Versions in the image. Renewed by `make constraints`."]
-    lines += [f"{name}=={version}" for name, version in sorted(versions().items())]
-    Path(sys.argv[1]).write_text("\n".join(lines) + "\n")
+    folder = Path(sys.argv[1])
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = document["project"]
+    extras = [text for extra in EXTRAS for text in project["optional-dependencies"][extra]]
+    found = versions([*project["dependencies"], *extras])
+    lines = [f"{name}=={version}\n" for name, version in found.items()]
+    about = "# Versions in the image. Renewed by `make constraints`.\n"
+    (folder / "constraints.txt").write_text(about + "".join(lines))
+    (folder / "libraries.txt").write_text(_hashed(found, "Libraries of the image and the hashes of their files."))
+    build = versions(document["build-system"]["requires"])
+    (folder / "build.txt").write_text(_hashed(build, "What makes the image's package."))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def volumes(broker: str, spec: BrokerSpec, config: str) -> tuple[list[Table], li
         {"name": "tmp", "emptyDir": {}},
         secret_volume("components", spec.tls.secret_name or names.components_secret(broker)),
     ]
-    places = {"config": names.CONFIG_DIR, "tmp": "/tmp", "components": names.COMPONENTS_DIR}
+    places = {"config": names.CONFIG_DIR, "tmp": "/tmp", "components": names.COMPONENTS_DIR}  # noqa: S108 (of the pod alone)
     for name, secret, place in (
         ("etcd", spec.etcd.tls_secret_name, names.ETCD_DIR),
         ("etcd-user", spec.etcd.user_secret_name, names.ETCD_USER_DIR),

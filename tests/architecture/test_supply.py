@@ -1,0 +1,43 @@
+"""What goes into the image is named to the file: versions and hashes say the same, and nothing else is installed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+IMAGE = ROOT / "deploy/image"
+
+
+def hashed(name: str) -> dict[str, list[str]]:
+    """name==version → hashes."""
+    found: dict[str, list[str]] = {}
+    for line in (IMAGE / name).read_text().splitlines():
+        if match := re.fullmatch(r"([a-z0-9.-]+==\S+) \\", line):
+            found[match[1]] = last = []
+        elif match := re.fullmatch(r"    --hash=sha256:([0-9a-f]{64})(?: \\)?", line):
+            last.append(match[1])
+        else:
+            assert line.startswith("#"), line
+    return found
+
+
+@pytest.mark.parametrize("name", ["libraries.txt", "build.txt"])
+def test_every_library_has_its_hashes(name: str) -> None:
+    found = hashed(name)
+    assert found and all(found.values())
+
+
+def test_both_lists_of_the_image_say_the_same() -> None:
+    lines = (IMAGE / "constraints.txt").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == list(hashed("libraries.txt"))
+
+
+def test_the_image_takes_nothing_without_a_hash() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    installs = re.findall(r"pip (?:--python \S+ )?(?:install|wheel) [^\\\n]*", text)
+    assert installs
+    for install in installs:
+        assert "--require-hashes" in install or "--no-deps" in install, install
