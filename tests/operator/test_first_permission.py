@@ -98,3 +98,10 @@ async def test_what_was_taken_comes_back_when_etcd_has_lost_it(setting):
 def test_edges_of_such_a_broker_start_closed(tmp_path):
     assert settings_of(edge_objects({"permissionsRequired": True}), tmp_path).edge.permissions_required
     assert not settings_of(edge_objects(), tmp_path).edge.permissions_required
+
+
+def test_whose_a_client_id_is_the_broker_says_to_all_of_its_edges(tmp_path):
+    """A StompAcceptor that says `*` would hand out the durable subscriptions of all users."""
+    said = settings_of(edge_objects({"clientIds": ["app-%u", "app-%u-*"]}), tmp_path)
+    assert said.edge.client_ids == "app-%u,app-%u-*"
+    assert "%u" in settings_of(edge_objects(), tmp_path).edge.client_ids

@@ -11,7 +11,8 @@ FINE = {
         "nodeSelector": {"disk": "ssd"}, "tolerations": [], "affinity": {}, "priorityClassName": "high",
         "securityContext": {"fsGroup": 10001},
         "containers": [{
-            "name": "edge", "resources": {"limits": {"memory": "1Gi"}}, "env": [{"name": "STAMPEDE_X", "value": "1"}],
+            "name": "edge", "resources": {"limits": {"memory": "1Gi"}},
+            "env": [{"name": "STAMPEDE_EDGE__MAX_OUTBOX_BYTES", "value": "1MiB"}],
             "livenessProbe": {"periodSeconds": 20},
         }],
     },
@@ -20,6 +21,14 @@ FINE = {
 
 def test_placing_and_labelling_is_fine():
     assert forbidden(FINE, "edge") == [] == forbidden({}, "edge")
+
+
+def test_variables_of_owners_are_those_of_their_settings():
+    said = {"spec": {"containers": [{"name": "owner", "env": [{"name": name, "value": "1"} for name in (
+        "STAMPEDE_JOURNAL__SYNC", "STAMPEDE_MEMORY__LIMIT_BYTES", "STAMPEDE_CLUSTER__LEASE_S", "STAMPEDE_EDGE__DIALECT",
+        "STAMPEDE_CLUSTER__ADVERTISE")]}]}}  # fmt: skip
+    refused = ["STAMPEDE_CLUSTER__ADVERTISE", "STAMPEDE_EDGE__DIALECT"]
+    assert forbidden(said, "owner") == [f"spec.containers[owner].env[{name}]" for name in refused]
 
 
 def ours(**more: object) -> dict:
@@ -47,7 +56,10 @@ def ours(**more: object) -> dict:
         (ours(volumeMounts=[]), "spec.containers[edge].volumeMounts"),
         (ours(envFrom=[{"secretRef": {"name": "x"}}]), "spec.containers[edge].envFrom"),
         (ours(env=[{"name": "PYTHONPATH", "value": "/x"}]), "spec.containers[edge].env[PYTHONPATH]"),
-        (ours(env=[{"name": "STAMPEDE_X", "valueFrom": {}}]), "spec.containers[edge].env[STAMPEDE_X]"),
+        (
+            ours(env=[{"name": "STAMPEDE_LOG__LEVEL", "valueFrom": {}}]),
+            "spec.containers[edge].env[STAMPEDE_LOG__LEVEL]",
+        ),
         (
             ours(env=[{"name": "STAMPEDE_ACCEPTORS__A__PORT", "value": "1"}]),
             "spec.containers[edge].env[STAMPEDE_ACCEPTORS__A__PORT]",
@@ -55,6 +67,23 @@ def ours(**more: object) -> dict:
         (
             ours(env=[{"name": "STAMPEDE_acceptors.a__url", "value": "x"}]),
             "spec.containers[edge].env[STAMPEDE_acceptors.a__url]",
+        ),
+        *(
+            (ours(env=[{"name": name, "value": "x"}]), f"spec.containers[edge].env[{name}]")
+            for name in (
+                "STAMPEDE_ETCD__ENDPOINTS",
+                "STAMPEDE_CONFIG",
+                "STAMPEDE_CLUSTER__ID",
+                "STAMPEDE_ADMIN__ADMINISTRATORS",
+                "STAMPEDE_EDGE__LOGIN_BY",
+                "STAMPEDE_EDGE__ISSUERS.X.URL",
+                "STAMPEDE_EDGE__CLIENT_IDS",
+                "STAMPEDE_EDGE__PERMISSIONS_REQUIRED",
+                "STAMPEDE_edge.users_file",
+                "STAMPEDE_BRIDGES.X.URL",
+                "STAMPEDE_JOURNAL__SYNC",
+                "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+            )
         ),
         (ours(livenessProbe={"exec": {"command": ["x"]}}), "spec.containers[edge].livenessProbe.exec"),
         ({"metadata": {"ownerReferences": []}}, "metadata.ownerReferences"),

@@ -6,7 +6,19 @@ Rule: a listener's parameters are those of `[acceptors.NAME]`; files of certific
 from __future__ import annotations
 
 from ..spec.names import ADMIN_PORT, GRPC_PORT
-from ..spec.schema import Schema, boolean, entry_properties, free, group_schema, integer, strings, table, text, word
+from ..spec.schema import (
+    Schema,
+    boolean,
+    camel,
+    entry_properties,
+    free,
+    group_schema,
+    integer,
+    strings,
+    table,
+    text,
+    word,
+)
 from .crd_address import broker_ref
 from .rules import Rule, ruled
 
@@ -21,6 +33,9 @@ OPENING = ("default_user", "implicit_connect", "login_by", "certificate_user", "
 """… and those it cannot say: with them everybody at a port is any user, without a passcode of his (its author names the
 CA of client certificates as well), or has another's client-id. Who may write a
 StompAcceptor is not asked who may be whom: that stands in a StompUser and its Secret."""
+
+OF_BROKER = ("edge.permissions_required", "edge.client_ids")
+"""Settings of edges that its StompBroker says: they decide whose what is, on every port."""
 
 
 def _tls() -> Schema:
@@ -199,13 +214,11 @@ def workload_properties() -> dict[str, Schema]:
 
 
 def spec() -> Schema:
-    edge = ruled(
-        group_schema("edge", _NOT_OF_EDGES),
-        Rule(
-            "!has(self.permissionsRequired)",
-            "permissionsRequired is said for all edges of the broker: set spec.permissionsRequired of the StompBroker.",
-        ),
+    refused = (
+        Rule(f"!has(self.{name})", f"{name} is said for all edges of the broker: set spec.{name} of the StompBroker.")
+        for name in (camel(setting.rpartition(".")[2]) for setting in OF_BROKER)
     )
+    edge = ruled(group_schema("edge", _NOT_OF_EDGES), *refused)
     groups = {"edge": edge, "wire": group_schema("wire")}
     drain = table(
         "How a pod ends.",

@@ -5,7 +5,7 @@ Rule: what would lose messages or cannot be changed later is refused here, with 
 
 from __future__ import annotations
 
-from ..spec.schema import Schema, boolean, group_schema, integer, table, text, word
+from ..spec.schema import Schema, boolean, group_schema, integer, strings, table, text, word
 from .crd_acceptor import workload_properties
 from .rules import Rule, fixed, ruled
 
@@ -148,6 +148,24 @@ def _address_owners() -> Schema:
     }  # fmt: skip
 
 
+def _client_ids() -> Schema:
+    schema = strings(
+        "Client-ids of a user, on all ports: %u is the user's name, * at one place anything. An item * alone lets "
+        "every user have any, and with it the durable subscriptions of others. Default: %u, and what begins so and "
+        "goes on after one of . - _ : /",
+        items=16,
+        length=128,
+    )
+    return ruled(
+        schema,
+        Rule(
+            "self.all(one, one == '*' || (one.contains('%u') && one.split('*').size() <= 2))",
+            "each of clientIds has %u, the user's name, in it and one * at most; a * alone lets every user have any "
+            "client-id.",
+        ),
+    )
+
+
 def spec() -> Schema:
     replication = ruled(
         table(
@@ -188,6 +206,7 @@ def spec() -> Schema:
             False,
         ),
         "addressOwners": _address_owners(),
+        "clientIds": _client_ids(),
         "networkPolicy": boolean("Owners are open to the broker's own pods and for metrics only.", True),
     }
     return ruled(

@@ -174,6 +174,7 @@ class BrokerSpec(_Spec, frozen=True):
     settings: dict[str, Table] = {}
     permissions_required: bool = False
     address_owners: list[AddressOwner] = []
+    client_ids: list[str] = []
     network_policy: bool = True
 
 

@@ -79,6 +79,8 @@ def settings(namespace: str, broker: str, spec: AcceptorSpec, shared: BrokerSpec
     }  # fmt: skip
     if shared.permissions_required:
         tree["edge"]["permissions_required"] = True
+    if shared.client_ids:
+        tree["edge"]["client_ids"] = ",".join(shared.client_ids)
     if wire := group_settings("wire", spec.settings.get("wire", {})):
         tree["wire"] = {**tree.get("wire", {}), **wire}
     tree["acceptors"] = {listener["name"]: _acceptor(listener) for listener in spec.listeners}

@@ -7,7 +7,7 @@ ConfigMap). So a template is an allow list of what places and labels pods; the r
 Rule: pure; deny what is not listed. The chart's owner lifts it for a whole operator (`operator.podTemplates: any`).
 
     {"spec": {"nodeSelector": {"disk": "ssd"}}}                        fine
-    {"spec": {"containers": [{"name": "edge", "env": [...]}]}}         fine when each env has a `value` and our prefix
+    {"spec": {"containers": [{"name": "edge", "env": [...]}]}}         fine for what `settings` can say as well
     {"spec": {"serviceAccountName": "mq-operator"}}                    spec.serviceAccountName
     {"spec": {"containers": [{"name": "sidecar", "image": "busybox"}]}}  spec.containers[sidecar]
 """
@@ -15,8 +15,14 @@ Rule: pure; deny what is not listed. The chart's owner lifts it for a whole oper
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
+from broker.config.catalogue import groups
+from broker.config.describe import variable
+
+from ..crds import crd_acceptor, crd_broker
 from ..spec.model import Table
+from ..spec.schema import camel
 
 RESTRICTED, ANY = "restricted", "any"
 METADATA = {"labels", "annotations"}
@@ -28,11 +34,10 @@ POD = {
 CONTAINER = {"name", "resources", "livenessProbe", "readinessProbe", "startupProbe", "terminationMessagePolicy"}
 PROBE = {"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"}
 """Times of a probe; what it asks stays ours (an `exec` is a command)."""
-ENVIRONMENT = ("STAMPEDE_", "GRPC_")
-"""Beginnings of variables. Any other one may make Python or the linker load something else."""
-LISTENERS = f"{ENVIRONMENT[0]}ACCEPTORS."
-"""… but these, however they are written: ports are listeners of the resource, and not all of an acceptor is theirs to
-say (crd_acceptor.OPENING)."""
+VARIABLES = {"GRPC_VERBOSITY", "GRPC_TRACE", "GRPC_DNS_RESOLVER", "STAMPEDE_MEMORY__LIMIT_BYTES", "STAMPEDE_LOG__LEVEL"}
+"""Variables beside those of the resource's own settings. With any other one of ours (another etcd, another config file,
+another way to log in) the pod would be somebody else's broker, with our certificates; one that is not ours may make
+Python or the linker load something else."""
 SECURITY = {"fsGroup", "fsGroupChangePolicy", "supplementalGroups"}
 
 
@@ -74,7 +79,7 @@ def _container(container: object, ours: str) -> Iterator[str]:
     for field, value in container.items():
         if field == "env" and isinstance(value, list):
             for each in value:
-                if set(each) - {"name", "value"} or not _ours_to_set(str(each.get("name", ""))):
+                if set(each) - {"name", "value"} or each.get("name") not in _variables(ours):
                     yield f"{where}.env[{each.get('name')}]"
         elif field not in CONTAINER:
             yield f"{where}.{field}"
@@ -82,5 +87,15 @@ def _container(container: object, ours: str) -> Iterator[str]:
             yield from (f"{where}.{field}.{part}" for part in value if part not in PROBE)
 
 
-def _ours_to_set(variable: str) -> bool:
-    return variable.startswith(ENVIRONMENT) and not variable.upper().replace("__", ".").startswith(LISTENERS)
+@cache
+def _variables(ours: str) -> frozenset[str]:
+    """What a container may be told by variables: what `settings` of its resource can say."""
+    spec = (crd_acceptor if ours == "edge" else crd_broker).spec()
+    said = spec["properties"]["settings"]["properties"]
+    return frozenset(VARIABLES) | {
+        variable(leaf)
+        for group in groups()
+        for leaf in group.leaves
+        if camel(leaf.name.rpartition(".")[2]) in said.get(camel(group.name), {}).get("properties", {})
+        and leaf.name not in crd_acceptor.OF_BROKER
+    }
