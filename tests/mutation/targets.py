@@ -11,9 +11,15 @@ from typing import Final
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "owner.replication.isr": ("owner/test_isr.py",),
     "owner.commit.release_gate": ("owner/test_release_gate.py",),
-    "engine.dispatch.settle": ("engine/test_settle.py", "engine/test_hand_outs.py", "engine/test_already_settled.py"),
-    "engine.state.limits": ("engine/test_limits.py",),
-    "engine.dispatch.selective_dispatch": ("engine/test_eligibility.py", "engine/test_filters.py"),
+    "engine.dispatch.settle": (
+        *("engine/test_settle.py", "engine/test_redelivery.py"),
+        *("engine/test_hand_outs.py", "engine/test_already_settled.py"),
+    ),
+    "engine.state.limits": ("engine/test_limits.py", "engine/test_admission.py"),
+    "engine.dispatch.selective_dispatch": (
+        *("engine/test_selective_dispatch.py", "engine/test_message_groups.py", "engine/test_wishes.py"),
+        *("engine/test_eligibility.py", "engine/test_filters.py", "engine/test_prefilter.py"),
+    ),
     "journal.recovery.recovery": ("journal/test_recovery.py", "journal/test_journal.py", "journal/test_stretches.py"),
     "wire.block": ("wire/test_block.py", "wire/test_rules.py", "wire/test_escapes.py", "wire/test_limits.py"),
     "wire.connection": ("wire/test_connection.py", "wire/test_rules.py", "wire/test_limits.py"),

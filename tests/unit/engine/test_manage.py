@@ -163,25 +163,6 @@ def reasons(world: World) -> str:
     return " ".join(why(slot, slot.addresses["orders"].queues["orders"], world.now))
 
 
-def test_why_nothing_is_delivered_in_words():
-    world = World()
-    send(world, 4)
-    assert "Nobody consumes it: subscribe to orders." in reasons(world)
-    world.subscribe(9, "orders", browse=True)
-    assert "subscribe to orders. Browsers look at it, but they take nothing." in reasons(world)
-    world.subscribe(1, "orders", ack=INDIVIDUAL, credit_messages=1)
-    told = reasons(world)
-    assert "window is full" in told and "1 messages unacknowledged" in told
-    world.subscribe(2, "orders", ack=INDIVIDUAL)
-    assert "not acknowledged" in reasons(world)
-    world = World()
-    act(world, Act.CREATE, "orders")
-    assert "empty" in reasons(world)
-    send(world, 2)
-    world.subscribe(1, "orders", selector="colour = 'red'")
-    assert "selectors" in reasons(world)
-
-
 def test_a_purge_does_not_cost_each_message_that_is_out_and_gives_their_bytes_back_once(monkeypatch) -> None:
     """50,000 that one consumer held were a step of 60 ms, 120 where it has a window of bytes."""
     world = World()

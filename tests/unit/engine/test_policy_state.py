@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from broker.config.addressing import AddressSettings
-from broker.engine.consumers.consumer_cursors import ConsumerCursor, Cursors
 from broker.engine.messages.page_index import PageIndex
 from broker.engine.queue.policy_state import QueuePolicy
 from tests.unit.engine.world import run_of
@@ -69,25 +68,3 @@ def test_the_first_consumer_waits_no_longer_than_the_delay_and_begins_anew_when_
     assert [made.enough(1, settings, now) for now in (5, 50, 105, 106)] == [105, 105, 0, 0]
     assert made.enough(0, settings, 107) is None and made.enough(1, settings, 200) == 300
     assert QueuePolicy().enough(1, AddressSettings(consumers_before_dispatch=2, delay_before_dispatch_ms=-1), 5) is None
-
-
-def test_a_cursor_sees_what_is_before_it_and_what_came_late():
-    cursor = ConsumerCursor()
-    cursor.passes(5)
-    cursor.passes(3)
-    assert cursor.seen == 5
-    assert list(cursor.unseen(numbered(5, 6)).ids) == [6]
-    late = numbered(2)
-    late.due = 1
-    cursor.came_late(late)
-    assert [list(run.ids) for run in cursor.late] == [[2]]
-
-
-def test_the_place_of_a_consumer_moves_with_what_leaves_the_index():
-    cursors = Cursors()
-    cursor = cursors.of(7)
-    cursors.unpaged(3)
-    assert cursors.behind(cursor) == 0 and cursor.at == 3
-    assert list(cursors.ask(cursor, Ready(4, 5, 6).index, 2)) == [4, 5]
-    cursors.keep([])
-    assert cursors.of(7) is not cursor
