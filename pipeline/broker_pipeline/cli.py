@@ -357,7 +357,15 @@ def delete(folder: str, ids: tuple[str, ...], master: str, memory: str) -> None:
 
         spark = _session(master, memory)
         try:
-            click.echo(f"{take_out(spark, folder, ids, click.echo)} rows deleted")
+            found = take_out(spark, folder, ids, click.echo)
+            click.echo(f"{found.rows} rows deleted")
+            if found.absent:
+                raise PipelineError(
+                    "the archive has nothing of "
+                    + ", ".join(found.absent)
+                    + ": check the spelling (column message_id); "
+                    "or it was deleted before, or is not archived yet, in which case run `archive` and then this again"
+                )
         finally:
             spark.stop()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.seams.clock import SystemClock
 
@@ -73,28 +73,35 @@ def compact(spark: Any, folder: str, say: Say, least: int = 4) -> int:
         lock.close()
 
 
-def delete(spark: Any, folder: str, ids: Iterable[str], say: Say) -> int:
-    """Takes messages out of the archive, with their events and large bodies. Returns the number of rows."""
+class Deleted(NamedTuple):
+    rows: int
+    absent: list[str]
+    """Ids of whom the archive has no message and no event."""
+
+
+def delete(spark: Any, folder: str, ids: Iterable[str], say: Say) -> Deleted:
+    """Takes messages out of the archive, with their events and large bodies."""
     from pyspark.sql import functions as f
 
-    wanted = list(ids)
+    wanted = list(dict.fromkeys(ids))
     archive, lock, state = _locked(folder, spark)
-    gone = 0
+    gone, met = 0, set()
     try:
         held = list(state.files.values())
         progress = Progress(say, len(held), "files looked at")
         for done, file in enumerate(held):
             progress.at(done)
             rows = spark.read.parquet(archive.path(file.path))
-            hits = rows.where(f.col("message_id").isin(wanted)).count()
+            hits = rows.where(f.col("message_id").isin(wanted)).groupBy("message_id").count().collect()
             if hits:
                 _rewrite(spark, archive, state, [file], rows.where(~f.col("message_id").isin(wanted)), "delete")
                 state = archive.load()
-                gone += hits
+                gone += sum(hit["count"] for hit in hits)
+                met |= {hit["message_id"] for hit in hits}
         for each in wanted:
             if "/" not in each:
                 archive.store.remove(f"bodies/{each}.body")
-        return gone
+        return Deleted(gone, [each for each in wanted if each not in met])
     finally:
         lock.close()
 

@@ -115,10 +115,10 @@ def compact(spark: Any, folder: str, least: int) -> int:
     return merge(spark, folder, print, least)
 
 
-def delete(spark: Any, folder: str, ids: list[str]) -> int:
+def delete(spark: Any, folder: str, ids: list[str]) -> tuple[int, list[str]]:
     from broker_pipeline.upkeep import delete as take_out
 
-    return take_out(spark, folder, ids, print)
+    return tuple(take_out(spark, folder, ids, print))
 
 
 def replay(spark: Any, folder: str, source: dict[str, str], url: str, plan: dict[str, Any], dry: bool = False) -> Any:

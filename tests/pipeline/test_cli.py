@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from broker_pipeline import archive, cli, rebuild, replay
+from broker_pipeline import archive, cli, rebuild, replay, upkeep
 from broker_pipeline.advice import cause, lost_worker
 from broker_pipeline.cli import main
 from broker_pipeline.errors import PipelineError
@@ -210,6 +210,18 @@ def test_a_replay_and_a_rebuild_of_no_archive_are_refused(tmp_path: Path) -> Non
         with pytest.raises(PipelineError, match="holds no archive"):
             send()
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_to_be_deleted_and_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are gone by then; whoever deletes for somebody's privacy wants to know of a misspelt id."""
+    stopped: list[bool] = []
+    monkeypatch.setattr(cli, "_session", lambda *_: SimpleNamespace(stop=lambda: stopped.append(True)))
+    absent = ["1-8", "1-9"]
+    monkeypatch.setattr(upkeep, "delete", lambda *_: upkeep.Deleted(3, absent))
+    code, text = said("delete", "lake", "1-7", "1-8", "1-9")
+    assert code == 1 and text.startswith("3 rows deleted\n") and "nothing of 1-8, 1-9: check the spelling" in text
+    absent.clear()
+    assert said("delete", "lake", "1-7") == (0, "3 rows deleted\n") and len(stopped) == 2
 
 
 def test_days_and_brokers_that_are_none(tmp_path: Path) -> None:
