@@ -36,6 +36,20 @@ _ADVICE: Final = (
         "the Spark cluster of --master does not answer, or has ended this application: check that address, and that "
         "the cluster reaches this machine (spark.driver.host)",
     ),
+    (
+        r"Cannot run program .*python",
+        "Spark's executors have no such Python: run them and the driver from the same image, or name theirs in "
+        "PYSPARK_PYTHON",
+    ),
+    (
+        r"KubernetesClientException: (?=[\s\S]*forbidden)",
+        "the account of the driver needs a Role for pods, services, configmaps and persistentvolumeclaims "
+        "(docs/pipeline.md)",
+    ),
+    (
+        r"KubernetesClientException",
+        "check the API server in --master, and that the kubeconfig or the pod's service account is of that cluster",
+    ),
     # A page that cannot be read is said in as many ways as there are codecs: such a line names its file (see cause).
     (r"\.parquet\)$", _DAMAGED),
 )

@@ -36,7 +36,10 @@ def _idle(stage: Any) -> str:
     """A cluster without room for us says so in Spark's log only, as a warning, and waits for ever."""
     if stage.numActiveTasks or stage.numCompletedTasks == stage.numTasks:
         return ""
-    return ": none is at work, as Spark's cluster gives no executor; are its workers there, with cores and memory left?"
+    return (
+        ": none is at work, as Spark's cluster gives no executor; are its workers there, with cores and memory left? "
+        "(on Kubernetes: kubectl describe pods -l spark-role=executor)"
+    )
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from . import kubernetes
 from .errors import NotInstalledError, PipelineError
 from .notes import KEY, NO_KEY
 
@@ -76,6 +77,8 @@ def session(master: str = "local[*]", memory: str = "1g", name: str = "stampede-
     here = [packages, str(Path(sys.modules["broker"].__file__ or "").resolve().parents[1])]
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*here, *filter(None, paths)]))
+    if not os.environ.get("SPARK_HOME"):  # a Spark that somebody has set up has its own
+        os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).with_name("conf")))
     from pyspark.sql import SparkSession
 
     from . import register
@@ -101,10 +104,13 @@ def session(master: str = "local[*]", memory: str = "1g", name: str = "stampede-
         # Pages are written with checksums; a damaged one is an error then, not other values.
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     }
+    given = {key.replace("__", "."): value for key, value in conf.items()}
+    if master.startswith(kubernetes.PREFIX):
+        settings |= kubernetes.settings(master, given)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    for key, value in (settings | {key.replace("__", "."): value for key, value in conf.items()}).items():
+    for key, value in (settings | given).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
