@@ -58,6 +58,8 @@ from broker.seams.stream import EDGE_SERVICE, Stream, StreamEnd
 
 from .process.alarm import Alarm
 from .process.garbage import collect_rarely
+from .process.space import LOOK_S as SPACE_S
+from .process.space import SpaceWatch
 
 if TYPE_CHECKING:
     from .live.reading import OwnerReads
@@ -163,6 +165,8 @@ class OwnerProcess(ClusterProcess):
             self._begun = Begun.LISTENING
             port = await self.rpc.start()
             reads = await self._start_reads()
+            self.space.look()
+            self._every("space", SPACE_S, self.space.look)
             self._every("maintain", MAINTAIN_S, self._maintain)
             self._every("standing", STANDING_S, self.standing.look)
             self._every("poll", RETRY_S, self.coordinator.poll)
@@ -217,6 +221,7 @@ class OwnerProcess(ClusterProcess):
         settings, loop = self.settings, self.loop
         commit, page_in, bodies, prepare, seeds = self._threads
         identity = Identity(settings.etcd.prefix, self.id, self.boot, PREFERRED)
+        self.space = SpaceWatch(self.journal, prepare)
         self.leaders = Leaders(identity, settings.cluster, self.journal, self.dialer, self.clock, self._later, seeds)
         self.shard = Shard(
             settings, self.journal, self.clock, commit, page_in, prepare, loop.call_soon, self._alarm.set,
@@ -491,6 +496,7 @@ class OwnerProcess(ClusterProcess):
             "owner": "ok" if self._ready else "starting or stopping",
             "slots led": str(self.node.serving()),
             "replicas not in sync": str(lagging),
+            **self.space.details(),
             **self.memory.details(),
         }
         if not self.membership.up:

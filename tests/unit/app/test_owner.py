@@ -89,6 +89,18 @@ async def test_a_store_that_gives_no_answer_does_not_hold_up_the_end(tmp_path: P
     assert nobody_holds(tmp_path)
 
 
+async def test_a_disk_without_room_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As a standalone broker says it: in the log, and to who asks whether it is ready."""
+    full = replace(JOURNAL, min_free_bytes=1 << 60)
+    process, stop = OwnerProcess(replace(settings(tmp_path), journal=full)), asyncio.Event()
+    starting = asyncio.ensure_future(_started(process, stop))
+    await eventually(lambda: "disk full: " in caplog.text)
+    assert "below 1,152,921,504," in process.space.details()["disk"]
+    stop.set()
+    assert not await asyncio.wait_for(starting, 30)
+    assert nobody_holds(tmp_path)
+
+
 async def test_a_component_port_in_use_leaves_nothing_behind(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         process = OwnerProcess(settings(tmp_path, taken.getsockname()[1]))
