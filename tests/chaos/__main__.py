@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from . import faults, planted
+from .promises import SLOW_S
 from .run import Build, Verdict, run, standalone
 from .world import PAUSE_S
 
@@ -52,6 +53,8 @@ def main() -> int:
         if verdict.broken:
             bad += 1
             print(f"  to look at: {folder}", flush=True)
+        elif max(verdict.longest, verdict.beside) > SLOW_S:
+            print(f"  a long wait: {folder}", flush=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
         seed += 1

@@ -12,6 +12,8 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -23,6 +25,8 @@ from tests.harness.cluster import Cluster, Process
 from tests.harness.proxy import DOWN, UP, Proxy
 from tests.harness.servers import LocalServer
 
+from . import copies
+from .history import History
 from .shim import Machine
 
 Undo = Callable[[], None]
@@ -30,6 +34,15 @@ DISK_BYTES = 400 << 20
 """Of an owner, where one can be made."""
 PARTITIONED = ("chaos.grown", "chaos.spread")
 MOST_PARTITIONS = 16
+MIN_FREE_BYTES = 32 << 20
+"""Below that an owner with a disk of its own refuses what is sent."""
+NEAR_BYTES = 3 << 20
+"""On top of that: less than the four segments above it from which on it has to say so."""
+LOW_S = 30.0
+"""It looks every 5 s, on a machine that does other things as well."""
+MOST_COPIES = 3
+"""Owners of which each has everything."""
+EXCUSE_A_COPY = frozenset(("full-disk", "low-disk", "broken-disk"))
 
 
 @dataclass(frozen=True)
@@ -40,7 +53,7 @@ class Redis:
     way: Proxy
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scene:
     """What a fault may touch."""
 
@@ -56,16 +69,34 @@ class Scene:
     """Each fault lasts so long at least."""
     grown: list[int] = field(default_factory=list)
     """How many partitions PARTITIONED had, one after the other."""
+    history: History = field(default_factory=History)
+    findings: list[str] = field(default_factory=list)
+    """Broken promises that no client can see."""
+    same: float = 0.5
+    """How often the second fault of a pair hits whom the first one has hit."""
+    hit: list[Process] = field(default_factory=list)
+    """By the fault, or the pair, of now."""
+    names: tuple[str, ...] = ()
+    """Of it."""
+    calm_since: float = 0.0
+    """Everything was as it should be then; epoch seconds."""
 
     def members(self) -> list[LocalServer]:
         """One of etcd's, or all."""
         return self.etcd if self.random.random() < 0.5 else [self.random.choice(self.etcd)]
 
     def owner(self) -> Process:
-        return self.random.choice([owner for owner in self.cluster.owners if owner.running])
+        return self._one(self.cluster.owners)
 
     def edge(self) -> Process:
-        return self.random.choice([edge for edge in self.cluster.edges if edge.running])
+        return self._one(self.cluster.edges)
+
+    def _one(self, among: list[Process]) -> Process:
+        hit = [process for process in self.hit if process in among and process.running]
+        if not hit or self.random.random() >= self.same:
+            hit = [process for process in among if process.running]
+        self.hit.append(one := self.random.choice(hit))
+        return one
 
 
 def _again(process: Process) -> Undo:
@@ -138,10 +169,19 @@ def cut_edges(scene: Scene) -> tuple[str, Undo]:
 
 def cut_edge(scene: Scene) -> tuple[str, Undo]:
     """One edge from all owners."""
-    edge = scene.edge()
+    edge, hole = scene.edge(), scene.random.random() < 0.5
     for owner in scene.cluster.owners:
-        owner.inbound.cut(edge.pid)
-    return f"{edge.id} reaches no owner", scene.cluster.heal
+        (owner.inbound.blackhole if hole else owner.inbound.cut)(edge.pid)
+    return f"{edge.id} reaches no owner ({'black hole' if hole else 'reset'})", scene.cluster.heal
+
+
+def reset_links(scene: Scene) -> tuple[str, Undo]:
+    """All connections of edges to an owner, once: they may come back at once."""
+    owner = scene.owner()
+    for edge in scene.cluster.edges:
+        if edge.running:
+            owner.inbound.reset(edge.pid)
+    return f"the links of all edges to {owner.id} were reset", lambda: None
 
 
 def cut_store(scene: Scene) -> tuple[str, Undo]:
@@ -220,15 +260,78 @@ def full_disk(scene: Scene) -> tuple[str, Undo]:
     if owner.id not in scene.disks:
         return "no disk of its own to fill here", lambda: None
     filler = scene.disks[owner.id] / "filler"
-    with suppress(OSError), filler.open("wb", buffering=0) as out:
-        while True:
-            out.write(bytes(1 << 20))
+    _fill(filler, 0)
 
     def undo() -> None:
         filler.unlink()
         _again(owner)()
 
     return f"the disk of {owner.id} is full", undo
+
+
+def _fill(filler: Path, leave: int) -> None:
+    """Makes it so large that only so many bytes are free."""
+    with suppress(OSError), filler.open("wb", buffering=0) as out:
+        while (left := shutil.disk_usage(filler.parent).free - leave) > 0 or not leave:
+            out.write(bytes(min(left, 1 << 20) if leave else 1 << 20))
+
+
+def low_disk(scene: Scene) -> tuple[str, Undo]:
+    """There is room yet on an owner's disk, and not for long: it has to say so."""
+    owner = scene.owner()
+    if owner.id not in scene.disks or not owner.running:
+        return "no disk of its own to fill here", lambda: None
+    filler, begun, mark = scene.disks[owner.id] / "low", time.monotonic(), len(owner.log())
+    _fill(filler, MIN_FREE_BYTES + NEAR_BYTES)
+
+    def undo() -> None:
+        while (unsaid := _unsaid(owner, mark)) and time.monotonic() - begun < LOW_S:
+            time.sleep(0.5)
+        if unsaid and scene.names == ("low-disk",):
+            scene.findings.append(f"low disk: {owner.id} says nothing of it in {unsaid}, after {LOW_S:.0f} s")
+        filler.unlink()
+
+    return f"the disk of {owner.id} is nearly full", undo
+
+
+def _unsaid(owner: Process, mark: int) -> str:
+    """Where it should stand and does not."""
+    log = owner.log()[mark:]
+    if "disk nearly full" not in log and "disk full" not in log and "volume is too small" not in log:
+        return "its log"
+    try:
+        metrics, ready = owner.metrics(), owner.readiness()
+    except OSError:
+        return "its metrics"
+    if not re.search(r"^stomp_journal_space [12]", metrics, re.MULTILINE):
+        return "its metrics"
+    return "" if "disk" in ready else "its readiness"
+
+
+def backup(scene: Scene) -> tuple[str, Undo]:
+    """Of an owner that is at work: restored, compared with what clients know, damaged in one place, salvaged."""
+    owner = scene.owner()
+    begun, before = scene.calm_since, _revisions(scene.cluster)
+    with copies.Copying(owner.folder.parent / f"copy-of-{owner.id}", owner.data, owner.code) as copying:
+        if bad := copying.take():
+            # A full or broken disk beside it may end a backup: by name, and not the broker.
+            scene.findings += bad if not EXCUSE_A_COPY & {*scene.names} else []
+            return f"a backup of {owner.id} was given up", lambda: None
+        over, taken = time.time(), copying.taken()
+        whole = before and before == _revisions(scene.cluster) and len(scene.names) == 1
+        copy = copying.read()
+        if len(scene.cluster.owners) <= MOST_COPIES:
+            scene.findings += copies.compare(copy, scene.history, taken if whole else begun, over)
+        scene.findings += copying.salvage(copy, scene.random)
+    return f"a backup of {owner.id} had {len(copy.messages)} messages", lambda: None
+
+
+def _revisions(cluster: Cluster) -> dict[int, int]:
+    """Slot → revision of its record; empty when some replica is not in sync."""
+    records = cluster.records()
+    if any(set(record["isr"]) != set(record["replicas"]) for record in records.values()):
+        return {}
+    return cluster.revisions()
 
 
 def clock_step(scene: Scene) -> tuple[str, Undo]:
@@ -256,11 +359,13 @@ def broken_disk(scene: Scene) -> tuple[str, Undo]:
     owner = scene.owner()
     if owner.id not in scene.machines:
         return "no disk that can break here", lambda: None
-    machine = scene.machines[owner.id]
+    machine, mark = scene.machines[owner.id], len(owner.log())
     machine.be(error=errno.EIO)
 
     def undo() -> None:
         machine.be(error=0)
+        if scene.names == ("broken-disk",) and ("no space" in (log := owner.log()[mark:]) or "disk full" in log):
+            scene.findings.append(f"EIO: {owner.id} says that there is no space")
         time.sleep(3)  # what has failed by now is heard of, and ends it, which takes a while
         scene.cluster.wait(lambda: not owner.running or owner.ready(), 120, lambda: f"neither: {owner.log()[-3000:]}")
         _again(owner)()
@@ -348,8 +453,8 @@ OTHERS: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
     "isolate-owner": isolate_owner, "cut-among-owners": cut_among_owners, "cut-pair": cut_pair, "cut-edges": cut_edges,
     "cut-edge": cut_edge, "cut-store": cut_store, "kill-edge": kill_edge, "freeze-edge": freeze_edge,
     "freeze-store": freeze_store, "kill-store": kill_store, "half-cut": half_cut, "slow-links": slow_links,
-    "lossy-links": lossy_links, "clock-step": clock_step, "slow-disk": slow_disk,
-    "more-partitions": more_partitions, **OF_REDIS,
+    "lossy-links": lossy_links, "clock-step": clock_step, "slow-disk": slow_disk, "reset-links": reset_links,
+    "more-partitions": more_partitions, "low-disk": low_disk, "backup": backup, **OF_REDIS,
 }  # fmt: skip
 ALL = {**ALONE, **DEATHS, **OTHERS}
 LEAST_S = {"cut-edges": 18.0}

@@ -35,7 +35,7 @@ class Kind(Enum):
     CORRUPT = "corrupt"
     """One came whose body is not what was sent under this key."""
     SETTLED = "settled"
-    """The receipt of its ACK, or of the COMMIT that holds it, came: it must not leave the broker again."""
+    """The receipt of its ACK, or of the COMMIT that holds it, came to `who`: it must not leave the broker again."""
     PARTED = "parted"
     """The broker has closed a connection that had acknowledged or sent it, without a receipt, before a DISCONNECT."""
     COMMIT_SENT = "commit_sent"
@@ -79,6 +79,8 @@ class History:
     events: list[Event] = field(default_factory=list)
     waits: list[tuple[float, float]] = field(default_factory=list)
     """(when it began, epoch seconds; how long) of each wait for a receipt."""
+    slow: list[tuple[float, float, str]] = field(default_factory=list)
+    """The long ones of them once more, and for what."""
     faults: list[Span] = field(default_factory=list)
 
     def add(self, kind: Kind, key: str, **more: object) -> None:
@@ -92,21 +94,25 @@ class History:
         return [span for span in self.faults if span.begun <= end and begun <= span.over]
 
     def save(self, file: Path) -> None:
-        """One JSON line an event; the faults before them."""
+        """One JSON line an event; the faults and long waits before them."""
         with file.open("w") as out:
             for span in self.faults:
                 out.write(json.dumps({"kind": "fault", **asdict(span)}) + "\n")
+            for at, seconds, what in self.slow:
+                out.write(json.dumps({"kind": "wait", "at": at, "seconds": seconds, "what": what}) + "\n")
             for event in self.events:
                 out.write(json.dumps({**asdict(event), "kind": event.kind.value}) + "\n")
 
 
 def load(file: Path) -> History:
-    """What save() wrote, but for the waits."""
+    """What save() wrote, but for the short waits."""
     history = History()
     for line in file.read_text().splitlines():
         values = json.loads(line)
         if (kind := values.pop("kind")) == "fault":
             history.faults.append(Span(tuple(values.pop("names")), **values))
+        elif kind == "wait":
+            history.slow.append((values["at"], values["seconds"], values["what"]))
         else:
             history.events.append(Event(Kind(kind), **values))
     return history

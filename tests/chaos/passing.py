@@ -8,6 +8,7 @@ Rule: as in world.py. What may be promised of each stands in promises.py.
 | chaos.brief → chaos.expired | times to live of 0.3 to 5 s, a consumer that is too slow for half of them |
 | chaos.auto | one consumer with `ack:auto`, which goes without a word now and then |
 | chaos.shelf | nobody takes anything; browsers look at it, and at chaos.plain |
+| chaos.vault | nobody takes anything; up to 512 KB: for copies (copies.py) |
 | chaos.news.# | subscribers without a durable name |
 | chaos.leave → chaos.left | five ACKs, or a COMMIT of them and a SEND, and DISCONNECT in one write; no receipts |
 """
@@ -24,8 +25,8 @@ from broker.client import Client, ConnectionLost, Subscription
 from .history import Kind
 from .world import World, body_of, key_of, subscribed, take
 
-QUEUES = ("chaos.shelf", "chaos.auto", "chaos.leave", "chaos.left", "chaos.brief", "chaos.expired")
-STAYS = "chaos.shelf/"
+QUEUES = ("chaos.shelf", "chaos.vault", "chaos.auto", "chaos.leave", "chaos.left", "chaos.brief", "chaos.expired")
+STAYS = ("chaos.shelf/", "chaos.vault/")
 LOOKS = 20
 """Of one browser's connection."""
 SHELF_S = 0.5
@@ -48,7 +49,7 @@ def brief(world: World, name: str) -> Session:
                 world.history.add(Kind.SENT, key, expires=expires)
                 world.history.add(Kind.SENT, f"expired:{key}")
                 headers = {"persistent": "true", "expires": str(int(expires * 1000))}
-                await world.timed(client.send("/queue/chaos.brief", body_of(key), headers, receipt=True))
+                await world.timed(client.send("/queue/chaos.brief", body_of(key), headers, receipt=True), key)
                 world.history.add(Kind.RECEIPTED, key)
                 await asyncio.sleep(world.pause_s * 2)
 
@@ -65,8 +66,8 @@ def dawdler(world: World, name: str) -> Session:
                 while True:
                     message, key = await take(world, sub, me)
                     await asyncio.sleep(world.pause_s * world.random.uniform(0, 8))
-                    await world.timed(message.ack(receipt=True))
-                    world.history.add(Kind.SETTLED, key)
+                    await world.timed(message.ack(receipt=True), f"ACK of {key} by {me}")
+                    world.history.add(Kind.SETTLED, key, who=me)
 
     return session
 
@@ -84,7 +85,7 @@ def taker(world: World, name: str) -> Session:
     return session
 
 
-def stocker(world: World, name: str) -> Session:
+def stocker(world: World, name: str, queue: str) -> Session:
     """What stays until the end."""
 
     async def session() -> None:
@@ -92,9 +93,11 @@ def stocker(world: World, name: str) -> Session:
             for number in itertools.count():
                 if world.stopping:
                     return
-                key = f"chaos.shelf/{me}/{number}"
+                key = f"{queue}/{me}/{number}"
                 world.history.add(Kind.SENT, key)
-                await world.timed(client.send("/queue/chaos.shelf", body_of(key), {"persistent": "true"}, receipt=True))
+                await world.timed(
+                    client.send(f"/queue/{queue}", body_of(key), {"persistent": "true"}, receipt=True), key
+                )
                 world.history.add(Kind.RECEIPTED, key)
                 await asyncio.sleep(SHELF_S)
 
@@ -191,7 +194,7 @@ async def _closed(world: World, sub: Subscription, me: str) -> bool:
 
 def producers(world: World) -> list[Session]:
     """Who sends."""
-    return [brief(world, "pe"), stocker(world, "pk")]
+    return [brief(world, "pe"), stocker(world, "pk", "chaos.shelf"), stocker(world, "pu", "chaos.vault")]
 
 
 def consumers(world: World) -> list[Session]:

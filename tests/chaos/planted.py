@@ -16,12 +16,13 @@ from tests.harness.broker import ROOT
 @dataclass(frozen=True)
 class Bug:
     """`changes`: (text, what stands there instead). `found`: how a finding of it may begin.
-    `hold_s`: each fault lasts so long at least."""
+    `hold_s`: each fault lasts so long at least. `together`: all of them each time, in this order."""
 
     faults: tuple[str, ...]
     found: tuple[str, ...]
     changes: tuple[tuple[str, str], ...]
     hold_s: float = 0.0
+    together: bool = False
 
 
 BUGS = {
@@ -32,22 +33,22 @@ BUGS = {
          ("        if self._session.closed:\n            self.batch = []\n", "")),
     ),
     "repeat-answered-at-once": Bug(  # the ACK's first try was not replicated
-        ("cut-among-owners", "isolate-owner"), ("resurrected",),
+        ("cut-among-owners", "reset-links"), ("resurrected",),
         (("    if command.seq and consumer.haunted and any(",
-          "    if False and any("),),
+          "    if False and any("),), together=True,
     ),
     "strangers-ghosts": Bug(  # an edge that was given up: its ACKs and COMMITs of what others have are receipted
         ("freeze-edge", "cut-edge"), ("resurrected", "moved twice", "torn"),
         (("    if theirs:\n", "    if False and theirs:\n"),), 8.0,
     ),
     "stale-deliveries": Bug(  # an edge that stood still hands on what waits in its buffers
-        ("freeze-edge",), ("stale", "unmarked"),
-        (("        if seconds <= bound:\n", "        if seconds <= bound or True:\n"),), 12.0,
+        ("freeze-edge", "cut-edge"), ("stale", "unmarked"),
+        (("        if seconds <= bound:\n", "        if seconds <= bound or True:\n"),), 12.0, together=True,
     ),
     "lost-wake-up": Bug(  # a slot answers nothing until its next write
-        ("cut-pair", "kill-owner", "half-cut"), ("stuck", "thrown out", "lost"),
+        ("slow-disk", "cut-pair"), ("stuck", "thrown out", "lost"),
         (("            for lead in touched:\n", "            for lead in touched:\n"
-          "                if lead.needed:\n                    continue\n"),),
+          "                if lead.needed:\n                    continue\n"),), together=True,
     ),
     "leaders-stay": Bug(  # leaders do not go to where the edges can reach them
         ("cut-edges",), ("stuck", "thrown out"),
@@ -59,7 +60,7 @@ BUGS = {
           "            self.run.due_at(now + delay)\n"),),
     ),
     "no-followers": Bug(  # receipts do not wait for followers
-        ("wipe-owner", "kill-owner"), ("lost", "resurrected"),
+        ("cut-among-owners", "kill-owner"), ("lost", "resurrected"),
         (("        return 0 if lead is None else lead.ready(self._committed)\n",
           "        return self._committed\n"),),
     ),
@@ -71,6 +72,29 @@ BUGS = {
     "watch-for-ever": Bug(  # a watch whose connection is given up before it has begun (found by a run of these)
         ("freeze-store", "cut-store", "kill-store"), ("stuck", "thrown out", "does not come back"),
         (("    call.add_done_callback(lambda _: writing.cancel())\n", ""),),
+    ),
+    "backup-late": Bug(  # a copy says that it is of a later moment than it is
+        ("backup",), ("backup",), (("batch=appender.number,\n            taken_ms=taken,",
+                                    "batch=appender.number,\n            taken_ms=now_ms(),"),),
+    ),
+    "salvage-stops": Bug(  # what stands behind the damage in its segment is left out, without a word
+        ("backup",), ("salvage",),
+        (("    for start, end in piece.stretches:\n        for at, _, kind, flags, slot, _, _ in",
+          "    for start, end in piece.stretches[:1]:\n        for at, _, kind, flags, slot, _, _ in"),),
+    ),
+    "body-unchecked": Bug(  # a large body is taken for what it is, whatever its checksum says
+        ("backup",), ("salvage", "backup"),
+        (("            if self._extend(0, piece) != self._crcs[(offset + at) // PIECE]:",
+          "            if False and self._extend(0, piece) != self._crcs[(offset + at) // PIECE]:"),),
+    ),
+    "low-disk-unsaid": Bug(  # nothing is said before the disk is full (--disks)
+        ("low-disk",), ("low disk",),
+        (("        return Space.NEAR if self._store.free < near else Space.ENOUGH",
+          "        return Space.ENOUGH"),), 10.0,
+    ),
+    "eio-is-full": Bug(  # a broken disk is taken for a full one
+        ("broken-disk",), ("EIO", "full"),
+        (("_FULL: Final = {errno.ENOSPC, ", "_FULL: Final = {errno.EIO, errno.ENOSPC, "),), 3.0,
     ),
 }  # fmt: skip
 

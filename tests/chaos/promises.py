@@ -6,6 +6,7 @@ that time (History.faults) excuse, and only these.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 
@@ -13,17 +14,25 @@ from .history import Event, History, Kind
 
 HARMLESS = frozenset((
     "kill-owner", "stop-owner", "wipe-owner", "freeze-owner", "kill-store", "freeze-store", "grow", "slow-disk",
-    "more-partitions", "kill-redis", "freeze-redis", "cut-redis",
+    "more-partitions", "kill-redis", "freeze-redis", "cut-redis", "backup", "low-disk",
 ))  # fmt: skip
 """Costs no client its connection (docs/cluster.md, "What clients see")."""
 SWIFT = HARMLESS - {"kill-store", "freeze-store"} | {"cut-edges"}
 """… and others serve what was served there within seconds."""
+STARVED, STARVED_S = "starved", 60.0
+"""As a fault's name. What takes its time is not judged so near to it."""
 STUCK_S = 15.0
-"""A wait that began outside faults, or beside one of these, and on a machine that is starved."""
+"""What of a wait is outside faults, or beside one of these."""
+SLOW_S = 5.0
+"""What of it is outside all of them."""
+KEEPS_EDGES = HARMLESS | {"cut-among-owners", "cut-pair", "reset-links", "full-disk", "broken-disk"}
+"""No owner gives an edge up for it."""
 LATE_S = 5.0
 """After its time to live: it may have been on its way, to a client that was not scheduled."""
 STALE_S = 5.0
 """After the marked copy of another one: two seconds, and the same."""
+AGAIN_S = 60.0
+"""What an edge that was given up still has comes as late as it comes back."""
 AFTER_S = 10.0
 """What a fault does is noticed so late, by heart-beats."""
 TOLD_S = 5.0
@@ -39,6 +48,8 @@ def check(history: History, clocks_set: bool = False) -> list[str]:
         *_forgotten(history),
         *_expired_and_settled(history),
         *_twice(history.events),
+        *_again(history),
+        *_full(history),
         *_overlooked(history.events),
         *_shown(history.events),
         *_missed(history),
@@ -75,24 +86,72 @@ def consumed(history: History) -> set[str]:
 
 def _thrown_out(history: History) -> list[str]:
     """A connection lives on while an owner dies, and while etcd or Redis is away. What an edge did not keep of a large
-    body is refused (1607), which the docs say."""
+    body is refused (1607), which the docs say; of full disks see _full()."""
     found = []
     for event in history.events:
-        if event.kind is Kind.ENDED and event.why and " 1607 " not in event.why:
+        if event.kind is Kind.ENDED and event.why and not re.search(" (1601|1607) ", event.why):
             names = {name for span in history.during(event.at - AFTER_S, event.at) for name in span.names}
-            if names <= HARMLESS:
+            if names <= HARMLESS and not starving(history, event.at, event.at):
                 found.append(f"thrown out: {event.key}, beside {', '.join(sorted(names)) or 'nothing'}: {event.why}")
     return found
+
+
+def calm(history: History, begun: float, seconds: float, beside: frozenset[str] = frozenset()) -> float:
+    """How many seconds of a wait lie outside of faults, but for single ones of these."""
+    end, at, outside = begun + seconds, begun, 0.0
+    for span in sorted(history.during(begun, end), key=lambda span: span.begun):
+        if len(span.names) == 1 and beside >= {*span.names}:
+            continue
+        outside += max(span.begun - at, 0.0)
+        at = max(at, span.over)
+    return outside + max(end - at, 0.0)
+
+
+def starving(history: History, begun: float, end: float) -> bool:
+    """The machine had nothing left for the run, a minute before or after this time or within: leases end then, and all
+    of a cluster begins anew."""
+    near = history.during(begun - STARVED_S, end + STARVED_S)
+    return any(STARVED in span.names for span in near)
 
 
 def _stuck(history: History) -> list[str]:
     found = []
     for begun, seconds in history.waits:
-        spans = history.during(begun, begun + seconds) if seconds > STUCK_S else []
-        names = {name for span in spans for name in span.names}
-        if seconds > STUCK_S and names <= SWIFT and all(len(span.names) == 1 for span in spans):
+        if seconds <= SLOW_S:
+            continue
+        names = {name for span in history.during(begun, begun + seconds) for name in span.names}
+        if starving(history, begun, begun + seconds):
+            continue
+        if calm(history, begun, seconds) > SLOW_S or calm(history, begun, seconds, SWIFT) > STUCK_S:
             found.append(f"stuck: an answer took {seconds:.1f} s, beside {', '.join(sorted(names)) or 'nothing'}")
     return found
+
+
+def _again(history: History) -> list[str]:
+    """A connection that has the receipt of its ACK gets that message no more, as long as no edge is given up: what a
+    socket carries has an order."""
+    settled: set[tuple[str, str]] = set()
+    found = []
+    for event in history.events:
+        if event.kind is Kind.SETTLED:
+            settled.add((event.who, event.key))
+        elif event.kind is Kind.DELIVERED and event.who and (event.who, event.key) in settled:
+            names = {name for span in history.during(event.at - AGAIN_S, event.at) for name in span.names}
+            if names <= KEEPS_EDGES:
+                found.append(f"resurrected: {event.key} came to {event.who} again, which has the receipt of its ACK")
+    return found
+
+
+def _full(history: History) -> list[str]:
+    """1601 is said where a disk is full, and nowhere else."""
+    return [
+        f"full: {event.key} was told that a disk is full, and none was: {event.why}"
+        for event in history.events
+        if event.kind is Kind.ENDED
+        and " 1601 " in event.why
+        and not {"full-disk", "low-disk"}
+        & {name for span in history.during(event.at - AGAIN_S, event.at) for name in span.names}
+    ]
 
 
 def _stale(history: History) -> list[str]:

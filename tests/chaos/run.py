@@ -25,13 +25,15 @@ from . import checker, faults, passing, planted, promises, shim, traffic
 from .history import Kind, Span
 from .world import PAUSE_S, World, forever
 
-STARVED = "starved"
-"""As a fault's name: it excuses whatever edges excuse."""
 LOOK_S, LATE_S = 0.2, 1.0
+RESTS_S = (1, 1, 1, 3)
+"""Between faults, in units of 1 to 4 s: now and then long enough to see that nobody waits."""
 SETTLE_S = 300.0
 """Until everything must be as before once a fault is over, on a machine that does other things as well."""
 REDIS_SETTINGS = {"edge.client_id_in_use": "takeover", "edge.max_producer_rate": 5000}
 """What is asked of Redis; the rate is more than anybody sends."""
+DRAINS_S = (2.0, 10.0, 30.0)
+"""How long nothing must have come until a queue counts as empty; again, for what is owed then."""
 QUIET_S = 90.0
 """Until what was sent must have come once the last fault is over."""
 
@@ -138,13 +140,15 @@ async def run(
             world = World(lambda: [edge.port for edge in cluster.edges if edge.running], random.Random(seed + 1))
             world.pause_s = build.pause_s
             least_s = planted.BUGS[build.bug].hold_s if build.bug else 0.0
-            scene = faults.Scene(cluster, etcd, draws, disks, machines, redis, least_s)
+            scene = faults.Scene(cluster, etcd, draws, disks, machines, redis, least_s, history=world.history)
+            scene.same = 1.0 if build.bug else scene.same
+            together = planted.BUGS[build.bug].together if build.bug else False
             without = set() if build.release else {"upgrade"}
             without |= set() if build.redis else faults.OF_REDIS.keys()
             among = frozenset(only) or frozenset(faults.ALL) - without
-            stuck = await _work(world, scene, log, minutes, rounds, among)
+            stuck = await _work(world, scene, log, minutes, rounds, among, tuple(only) if together else ())
             clocks_set = any(" fault: clock-step: " in line for line in log.lines)
-            broken = [*stuck, *checker.check(world.history, traffic.UNORDERED, clocks_set)]
+            broken = [*stuck, *scene.findings, *checker.check(world.history, traffic.UNORDERED, clocks_set)]
             broken += [f"traceback in the log of {each.id}" for each in cluster.processes if "Traceback" in each.log()]
             world.history.save(folder / "history.jsonl")
     finally:
@@ -161,7 +165,7 @@ async def run(
 def _verdict(seed: int, broken: list[str], log: Log, world: World) -> Verdict:
     names = [line for line in log.lines if " fault: " in line]
     many = len(world.history.keys(Kind.SENT))
-    starved = sum(span.over - span.begun for span in world.history.faults if STARVED in span.names)
+    starved = sum(span.over - span.begun for span in world.history.faults if promises.STARVED in span.names)
     return Verdict(seed, broken, names, many, _longest(world), _longest(world, promises.SWIFT), starved, world.errors)
 
 
@@ -194,7 +198,7 @@ def _disks(cluster: Cluster) -> dict[str, Path]:
         if (disk := faults.mount(owner.folder / "disk")) is not None:
             made[owner.id] = disk
             owner.data = disk / "data"
-            owner.settings["journal.min_free_bytes"] = 32 << 20
+            owner.settings["journal.min_free_bytes"] = faults.MIN_FREE_BYTES
     return made
 
 
@@ -221,14 +225,8 @@ def _older(cluster: Cluster, release: str) -> None:
 
 
 def _longest(world: World, beside: frozenset[str] = frozenset()) -> float:
-    """Of the waits that began and ended while nothing was wrong, or nothing but one fault of these."""
-    history = world.history
-    calm = [
-        seconds
-        for begun, seconds in history.waits
-        if all(len(span.names) == 1 and beside >= {*span.names} for span in history.during(begun, begun + seconds))
-    ]
-    return max(calm, default=0.0)
+    """Of each wait that part in which nothing was wrong, or nothing but one fault of these."""
+    return max((promises.calm(world.history, *wait, beside) for wait in world.history.waits), default=0.0)
 
 
 async def _starving(world: World, log: Log) -> None:
@@ -237,15 +235,16 @@ async def _starving(world: World, log: Log) -> None:
         begun = time.time()
         await asyncio.sleep(LOOK_S)
         if time.time() - begun > LATE_S:
-            world.history.faults.append(Span((STARVED,), begun, time.time()))
+            world.history.faults.append(Span((promises.STARVED,), begun, time.time()))
             log.say(f"the machine gave us nothing for {time.time() - begun:.1f} s")
 
 
 async def _work(
-    world: World, scene: faults.Scene | None, log: Log, minutes: float, rounds: int, only: frozenset[str]
-) -> list[str]:
+    world: World, scene: faults.Scene | None, log: Log, minutes: float, rounds: int, only: frozenset[str],
+    together: tuple[str, ...] = (),
+) -> list[str]:  # fmt: skip
     """A finding when the cluster does not come back from a fault; nothing more is done to it then. scene: None: for
-    `minutes` there are no faults."""
+    `minutes` there are no faults. together: these, each time."""
     stuck: list[str] = []
     ready = [asyncio.Event() for _ in traffic.SUBSCRIBERS]
     subscribing = [
@@ -256,7 +255,7 @@ async def _work(
         await asyncio.wait_for(event.wait(), SETTLE_S)
     taking += [asyncio.ensure_future(forever(world, each)) for each in traffic.consumers(world)]
     looking = asyncio.ensure_future(_starving(world, log))
-    sending = [asyncio.ensure_future(forever(world, each)) for each in traffic.producers(world)]
+    sending = [asyncio.ensure_future(forever(world, each, sends=True)) for each in traffic.producers(world)]
     try:
         await asyncio.sleep(3)
         among = {name: fault for name, fault in faults.ALL.items() if name in only}
@@ -265,29 +264,33 @@ async def _work(
             await asyncio.sleep(60 * minutes)
         while scene is not None and (time.monotonic() < end or done < rounds):
             try:
-                await _one(world, scene, log, faults.draw(scene.random, among))
+                await _one(world, scene, log, list(together) or faults.draw(scene.random, among))
             except (AssertionError, subprocess.TimeoutExpired) as error:
                 stuck.append(f"does not come back: {str(error)[:300]}")
                 break
             done += 1
         world.stopping = True
         await asyncio.wait(sending, timeout=QUIET_S)
-        await _quiet(world)
+        stuck += await _quiet(world)
     finally:
         for task in (looking, *sending, *taking):
             task.cancel()
         await asyncio.gather(looking, *sending, *taking, return_exceptions=True)
-    log.say(f"drain; owed so far: {len(checker.owed(world.history))}")
-    try:
-        await traffic.drain(world)
-    except (ClientError, OSError, TimeoutError) as error:
-        stuck.append(f"cannot be drained: {error}")
+    for patience_s in DRAINS_S:
+        log.say(f"drain; owed so far: {len(owed := checker.owed(world.history))}")
+        if not owed and patience_s != DRAINS_S[0]:
+            break
+        try:
+            await traffic.drain(world, patience_s)
+        except (ClientError, OSError, TimeoutError) as error:
+            return [*stuck, f"cannot be drained: {error}"]
     return stuck
 
 
 async def _one(world: World, scene: faults.Scene, log: Log, names: list[str]) -> None:
     """A fault or two, taken back, and everything is as before."""
     begun, undo = time.time(), []
+    scene.names, scene.hit = tuple(names), []
     for name in names:
         text, back = await asyncio.to_thread(faults.ALL[name], scene)
         undo.append(back)
@@ -296,13 +299,17 @@ async def _one(world: World, scene: faults.Scene, log: Log, names: list[str]) ->
     least = max(scene.least_s, *(faults.LEAST_S.get(name, 0.0) for name in names))
     await asyncio.sleep(max(least, scene.random.choice((0.5, 2, 5, 12)) * scene.random.uniform(0.5, 1.5)))
     try:
-        for back in undo:
+        # Which one is over first, and for how long the other one goes on, makes a difference.
+        scene.random.shuffle(undo)
+        for left, back in enumerate(undo, 1 - len(undo)):
             await asyncio.to_thread(back)
+            await asyncio.sleep(scene.random.uniform(0, 3) if left else 0)
         await asyncio.to_thread(_settled, scene.cluster)
+        scene.calm_since = time.time()
     finally:
         world.history.faults.append(Span(tuple(names), begun, time.time()))
     log.say(f"over after {time.time() - begun:.1f} s")
-    await asyncio.sleep(scene.random.uniform(1, 4))
+    await asyncio.sleep(scene.random.choice(RESTS_S) * scene.random.uniform(1, 4))
 
 
 def _settled(cluster: Cluster) -> None:
@@ -316,9 +323,11 @@ def _owed(world: World) -> set[str]:
     return {key for key in checker.owed(world.history) if not key.startswith(passing.STAYS)}
 
 
-async def _quiet(world: World) -> None:
-    """Until everything that is owed has come, or the time is up (the checker then says what is missing)."""
+async def _quiet(world: World) -> list[str]:
+    """Until everything that is owed has come. A finding when the time is up."""
     end = time.monotonic() + QUIET_S
     while _owed(world) and time.monotonic() < end:  # noqa: ASYNC110 (a history has no event to wait for)
         await asyncio.sleep(0.5)
     await asyncio.sleep(2)
+    late = sorted(_owed(world))
+    return [f"stuck: {len(late)} messages have not come after {QUIET_S:.0f} s: {late[:5]}"] if late else []

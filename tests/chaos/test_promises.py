@@ -46,6 +46,10 @@ BROKEN: dict[str, tuple[list[Event], str]] = {
     "forgotten: chaos.leave": ([*PARTED, came("chaos.leave/p/0", "m")], "slow-disk"),
     "forgotten: chaos.left": ([Event(Kind.PARTED, "chaos.left/l/0", 100)], "slow-disk"),
     "resurrected: chaos.brief": (BRIEF, "freeze-edge"),
+    "resurrected: q/p/0 came to c again": (
+        [came("q/p/0", "c"), Event(Kind.SETTLED, "q/p/0", who="c"), came("q/p/0", "c", 90, True)], "cut-edge",
+    ),
+    "full": ([ended("c", 100, "RefusedError 1601 no space")], "full-disk"),
     "twice": ([came("chaos.auto/p/0", "ca.1"), came("chaos.auto/p/0", "ca.1", redelivered=True)], ""),
     "overlooked: 1 by": ([*SHELF, *look("b-1", "chaos.shelf/k/1")], ""),
     "overlooked: b-1 was shown some": ([*SHELF, *look("b-1", *["chaos.shelf/k/0"] * 2, "chaos.shelf/k/1")], ""),
@@ -73,6 +77,11 @@ def test_what_happened_meanwhile_excuses(finding):
     assert check(history) == []
 
 
+def test_who_is_thrown_out_of_a_machine_that_is_starved_is_excused():
+    history = History([ended("c", 100, "ClientTimeout")], faults=[Span(("starved",), 50, 52)])
+    assert check(history) == []
+
+
 def test_who_is_thrown_out_beside_a_dying_owner_is_not_excused():
     history = History([ended("c", 100, "ConnectionLost")], faults=[Span(("kill-owner", "freeze-redis"), 90, 110)])
     assert [line.partition(":")[0] for line in check(history)] == ["thrown out"]
@@ -83,6 +92,13 @@ def test_who_is_thrown_out_beside_a_dying_owner_is_not_excused():
 ])  # fmt: skip
 def test_a_long_wait_is_found_where_others_serve(names, found):
     spans = [Span(names, 0, 100)] if names else []
+    assert len(check(History(waits=[(10, 20)], faults=spans))) == found
+
+
+@pytest.mark.parametrize(("over", "starved", "found"), [(15, 0, 1), (26, 0, 0), (15, 80, 0), (15, 100, 1)])
+def test_of_a_wait_that_part_counts_that_is_outside_of_faults(over, starved, found):
+    """It began at 10 and took 20 s."""
+    spans = [Span(("cut-pair",), 0, over), *[Span(("starved",), starved, starved + 1)] * bool(starved)]
     assert len(check(History(waits=[(10, 20)], faults=spans))) == found
 
 

@@ -39,6 +39,7 @@ SETTINGS: dict[str, object] = {
     "engine.addresses.chaos.split.partitions": 4,
     "engine.addresses.chaos.brief.expiry_address": "chaos.expired",
     "cluster.kept_body_bytes": 4 << 20,
+    "journal.segment_bytes": 1 << 20,
 }
 UNORDERED = ("chaos.split", "chaos.later", "chaos.grown", "s3:chaos.spread", "expired:chaos.brief")
 """Several slots, or an order of its own."""
@@ -66,7 +67,7 @@ def producer(world: World, name: str, queue: str, **headers: Callable[[], str]) 
                 delay = float(extra.get("AMQ_SCHEDULED_DELAY", 0)) / 1000
                 world.history.add(Kind.SENT, key, due=time.time() + delay if delay else 0.0)
                 await world.timed(
-                    client.send(f"/queue/{queue}", body_of(key), {"persistent": "true", **extra}, receipt=True)
+                    client.send(f"/queue/{queue}", body_of(key), {"persistent": "true", **extra}, receipt=True), key
                 )
                 world.history.add(Kind.RECEIPTED, key)
                 await asyncio.sleep(world.pause_s * SLOW.get(queue, 1))
@@ -87,7 +88,9 @@ def publisher(world: World, name: str, topic: str) -> Callable[[], Awaitable[Non
                 for copy in copies:
                     world.history.add(Kind.SENT, copy, tx=f"fan {key}")
                 world.history.add(Kind.COMMIT_SENT, f"fan {key}")
-                await world.timed(client.send(f"/topic/{topic}", body_of(key), {"persistent": "true"}, receipt=True))
+                await world.timed(
+                    client.send(f"/topic/{topic}", body_of(key), {"persistent": "true"}, receipt=True), key
+                )
                 for copy in copies:
                     world.history.add(Kind.RECEIPTED, copy)
                 await asyncio.sleep(world.pause_s)
@@ -112,10 +115,10 @@ def writer(world: World, name: str) -> Callable[[], Awaitable[None]]:
                     await client.request("SEND", lines, body_of(key))
                 if number % 12 == 10:
                     world.history.add(Kind.ABORTED, tx)
-                    await world.timed(client.request("ABORT", [("transaction", tx)], receipt=True))
+                    await world.timed(client.request("ABORT", [("transaction", tx)], receipt=True), f"ABORT {tx}")
                 else:
                     world.history.add(Kind.COMMIT_SENT, tx)
-                    await world.timed(client.request("COMMIT", [("transaction", tx)], receipt=True))
+                    await world.timed(client.request("COMMIT", [("transaction", tx)], receipt=True), f"COMMIT {tx}")
                     world.history.add(Kind.COMMITTED, tx)
                 await asyncio.sleep(world.pause_s)
 
@@ -136,8 +139,8 @@ def consumer(world: World, name: str, queue: str, beats: bool = True) -> Callabl
                     if world.random.random() < 0.02:
                         await message.nack()
                         continue
-                    await world.timed(message.ack(receipt=True))
-                    world.history.add(Kind.SETTLED, key)
+                    await world.timed(message.ack(receipt=True), f"ACK of {key} by {me}")
+                    world.history.add(Kind.SETTLED, key, who=me)
 
     return session
 
@@ -156,15 +159,15 @@ def batcher(world: World, name: str, queue: str) -> Callable[[], Awaitable[None]
                     while len(batch) < 10 and (more := await sub.get(0.2)) is not None:
                         message = more
                         batch.append(world.came(more, await more.read(), me))
-                    await world.timed(message.ack(receipt=True))
+                    await world.timed(message.ack(receipt=True), f"ACK of {batch[-1]} by {me}")
                     for each in batch:
-                        world.history.add(Kind.SETTLED, each)
+                        world.history.add(Kind.SETTLED, each, who=me)
 
     return session
 
 
-def mover(world: World, name: str, beats: bool = True) -> Callable[[], Awaitable[None]]:
-    """Takes from chaos.in and writes to chaos.out, both or neither."""
+def mover(world: World, name: str, beats: bool = True, thinks_s: float = 0.0) -> Callable[[], Awaitable[None]]:
+    """Takes from chaos.in and writes to chaos.out, both or neither. `thinks_s`: so long at most, first."""
 
     async def session() -> None:
         async with world.client(name, beats=beats) as (client, me):
@@ -178,10 +181,11 @@ def mover(world: World, name: str, beats: bool = True) -> Callable[[], Awaitable
                     world.history.add(Kind.SENT, target, tx=tx)
                     lines = [("destination", "/queue/chaos.out"), ("persistent", "true"), ("transaction", tx)]
                     await client.request("SEND", lines, body_of(target))
+                    await asyncio.sleep(world.random.uniform(0, thinks_s))
                     world.history.add(Kind.COMMIT_SENT, tx)
-                    await world.timed(client.request("COMMIT", [("transaction", tx)], receipt=True))
+                    await world.timed(client.request("COMMIT", [("transaction", tx)], receipt=True), f"COMMIT {tx}")
                     world.history.add(Kind.COMMITTED, tx)
-                    world.history.add(Kind.SETTLED, key)
+                    world.history.add(Kind.SETTLED, key, who=me)
 
     return session
 
@@ -198,20 +202,21 @@ def subscriber(world: World, name: str, ready: asyncio.Event | None = None) -> C
                     ready.set()
                 while True:
                     message, key = await take(world, sub, me, name)
-                    await world.timed(message.ack(receipt=True))
-                    world.history.add(Kind.SETTLED, key)
+                    await world.timed(message.ack(receipt=True), f"ACK of {key} by {me}")
+                    world.history.add(Kind.SETTLED, key, who=me)
 
     return session
 
 
-async def drain(world: World) -> None:
+async def drain(world: World, patience_s: float) -> None:
     """Over new connections, whatever is still there; nothing that was settled may be."""
-    drains = [partial(_drain, world, "drain", f"/queue/{queue}") for queue in QUEUES if queue != "DLQ"]
+    drain = partial(_drain, world, patience_s)
+    drains = [partial(drain, "drain", f"/queue/{queue}") for queue in QUEUES if queue != "DLQ"]
     headers = {"durable-subscription-name": "mine"}
     for name in SUBSCRIBERS:
-        drains.append(partial(_drain, world, name, SUBSCRIBERS[name], name, client_id=name, headers=headers))
+        drains.append(partial(drain, name, SUBSCRIBERS[name], name, client_id=name, headers=headers))
     await asyncio.gather(*map(_again, drains))
-    await _again(partial(_drain, world, "drain", "/queue/DLQ"))  # last: what comes of the others is there by then
+    await _again(partial(drain, "drain", "/queue/DLQ"))  # last: what comes of the others is there by then
 
 
 async def _again(session: Callable[[], Awaitable[None]]) -> None:
@@ -227,6 +232,7 @@ async def _again(session: Callable[[], Awaitable[None]]) -> None:
 
 async def _drain(
     world: World,
+    patience_s: float,
     name: str,
     destination: str,
     subscriber: str = "",
@@ -237,10 +243,10 @@ async def _drain(
     async with world.client(name, beats=True, **options) as (client, me):
         sub = client.subscribe(destination, "client-individual", prefetch=100, headers=headers or {})
         async with subscribed(sub):
-            while (message := await sub.get(2.0)) is not None:
+            while (message := await sub.get(patience_s)) is not None:
                 key = world.came(message, await message.read(), me, subscriber)
                 await message.ack(receipt=True)
-                world.history.add(Kind.SETTLED, key)
+                world.history.add(Kind.SETTLED, key, who=me)
 
 
 def producers(world: World) -> list[Callable[[], Awaitable[None]]]:
@@ -272,5 +278,5 @@ def consumers(world: World) -> list[Callable[[], Awaitable[None]]]:
     plain = [consumer(world, f"c{n}", queue, n % 3 != 0) for n, queue in enumerate(
         ("chaos.plain", "chaos.plain", "chaos.group", "chaos.group", "chaos.split", "chaos.later", "chaos.large",
          "chaos.a", "chaos.b", "chaos.out", "chaos.sized", "chaos.grown", "chaos.left", "chaos.expired"))]  # fmt: skip
-    movers = [mover(world, "m1"), mover(world, "m2", beats=False)]
+    movers = [mover(world, "m1"), mover(world, "m2", beats=False), mover(world, "m3", beats=False, thinks_s=0.5)]
     return [*plain, batcher(world, "cb", "chaos.batch"), *movers, *passing.consumers(world)]

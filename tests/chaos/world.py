@@ -26,8 +26,12 @@ BEAT_MS = 5000
 """A machine that is starved is not silence."""
 LARGE = 200_000
 """Bytes of the smallest body of chaos.large."""
+LONG_S = 2.0
+"""Of a wait: then it is kept who waited."""
 SIZES = 23
 """Bodies of chaos.sized have up to 2 ** SIZES bytes, each power of two as often as any other."""
+KEPT_SIZES = 19
+"""The same of chaos.vault, which has to find room on every disk."""
 
 
 def body_of(key: str) -> bytes:
@@ -35,8 +39,8 @@ def body_of(key: str) -> bytes:
     seed = zlib.crc32(key.encode())
     if key.startswith("chaos.large"):
         size = LARGE + seed % (9 * LARGE)
-    elif key.startswith("chaos.sized"):
-        size = int(2 ** (seed % 10_000 / 10_000 * SIZES))
+    elif key.startswith(("chaos.sized", "chaos.vault")):
+        size = int(2 ** (seed % 10_000 / 10_000 * (SIZES if key.startswith("chaos.sized") else KEPT_SIZES)))
     else:
         size = seed % 300
     start = f"{key} {seed:08x} ".encode()
@@ -77,13 +81,16 @@ class World:
             self.history.add(Kind.ENDED, me, why=why)
             await client.kill()
 
-    async def timed(self, answer: Awaitable[None]) -> None:
+    async def timed(self, answer: Awaitable[None], what: str) -> None:
         """Awaits an answer; how long it took is kept, also if none came."""
         at, begun = time.time(), time.monotonic()
         try:
             await answer
         finally:
-            self.history.waits.append((at, time.monotonic() - begun))
+            seconds = time.monotonic() - begun
+            self.history.waits.append((at, seconds))
+            if seconds > LONG_S:
+                self.history.slow.append((at, seconds, what))
 
     def came(self, message: Message, body: bytes, who: str, subscriber: str = "") -> str:
         """Writes a delivery down; its key. A dead letter is a new message, so it counts as marked."""
@@ -102,12 +109,12 @@ def key_of(body: bytes) -> str:
     return body[:200].split(b" ", 1)[0].decode(errors="replace")
 
 
-async def forever(world: World, session: Callable[[], Awaitable[None]]) -> None:
-    """One connection after the other until cancelled."""
+async def forever(world: World, session: Callable[[], Awaitable[None]], sends: bool = False) -> None:
+    """One connection after the other until cancelled; who `sends` is done when nothing new is sent."""
     while True:
         try:
             await session()
-            if world.stopping:
+            if world.stopping and sends:
                 return
         except (ClientError, OSError, TimeoutError) as error:
             name = f"{type(error).__name__} {getattr(error, 'code', '') or ''}".strip()

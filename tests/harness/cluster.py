@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -94,6 +95,15 @@ class Process:
     def metrics(self) -> str:
         with urllib.request.urlopen(f"http://{HOST}:{self.admin_port}/metrics", timeout=30) as answer:
             return str(answer.read().decode())
+
+    def readiness(self) -> str:
+        """What /readyz says."""
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{self.admin_port}/readyz", timeout=30) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return str(error.read().decode())
 
     def log(self) -> str:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
@@ -239,6 +249,11 @@ class Cluster:
             slot = int(base64.b64decode(pair["key"]).rpartition(b"/")[2])
             found[slot] = json.loads(base64.b64decode(pair["value"]))
         return found
+
+    def revisions(self) -> dict[int, int]:
+        """Slot → when its record was changed last, in etcd's count."""
+        found = json.loads(self._ask("get", "--prefix", f"{PREFIX}/slots/", "-w", "json")).get("kvs", [])
+        return {int(base64.b64decode(pair["key"]).rpartition(b"/")[2]): int(pair["mod_revision"]) for pair in found}
 
     def revoke(self, owner: str) -> None:
         """Takes that owner's lease away, as its peers would."""

@@ -116,6 +116,10 @@ class Proxy:
         matches = self._matching(pid)
         self._apply(matches, _Link.abort, lambda: self._refuse.append(matches))
 
+    def reset(self, pid: int | None = None) -> None:
+        """Resets connections, as cut(); new ones are welcome."""
+        self._apply(self._matching(pid), _Link.abort, lambda: None)
+
     def blackhole(self, pid: int | None = None, ways: tuple[int, ...] = (UP, DOWN)) -> None:
         """Lets nothing through any more, in silence, until heal(). `ways`: (UP,) what the target is sent only."""
         self._affect(pid, lambda link: link.swallow(ways))
