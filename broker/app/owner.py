@@ -165,6 +165,7 @@ class OwnerProcess(ClusterProcess):
             self._begun = Begun.LISTENING
             port = await self.rpc.start()
             reads = await self._start_reads()
+            self.space = SpaceWatch(self.journal, self._threads[3])
             self.space.look()
             self._every("space", SPACE_S, self.space.look)
             self._every("maintain", MAINTAIN_S, self._maintain)
@@ -221,7 +222,6 @@ class OwnerProcess(ClusterProcess):
         settings, loop = self.settings, self.loop
         commit, page_in, bodies, prepare, seeds = self._threads
         identity = Identity(settings.etcd.prefix, self.id, self.boot, PREFERRED)
-        self.space = SpaceWatch(self.journal, prepare)
         self.leaders = Leaders(identity, settings.cluster, self.journal, self.dialer, self.clock, self._later, seeds)
         self.shard = Shard(
             settings, self.journal, self.clock, commit, page_in, prepare, loop.call_soon, self._alarm.set,
