@@ -21,7 +21,6 @@ WITHOUT: dict[str, int] = {
     "broker/journal": 15,
     "broker/link": 11,
     "broker/metadata": 2,
-    "broker/owner": 16,
     "broker/seams": 4,
     "broker/selector": 10,
     "pipeline/broker_pipeline": 11,

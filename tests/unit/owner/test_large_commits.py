@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.settings import JournalSettings, Settings
 from broker.core.address import AckMode, Routing
-from broker.core.commands import Barrier, Command, Decide, Hold, Prepare, Publish, Settle, Subscribe, Transact
+from broker.core.commands import Barrier, Command, Decide, Prepare, Publish, Settle, Subscribe, Transact
 from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.ids import slot_of
@@ -15,7 +15,6 @@ from broker.engine.publishing import prepared
 from broker.engine.publishing.prepared import CHECKED, PIECE
 from broker.engine.state.slot import Slot
 from broker.journal.log.envelope import RECORDS
-from broker.owner.transactions import transact
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of
@@ -118,44 +117,6 @@ def test_what_comes_after_it_waits_for_it_in_its_order(world: World) -> None:
     assert [r for effect in world.of(Deliver) for r in effect.run.records] == [b"\n\0a", b"\n\0x", b"\n\0b", b"\n\0c"]
 
 
-def test_nobody_sees_half_of_it(world: World) -> None:
-    """What is released, read back, or due at that time waits, too."""
-    world.do(*[consume(name, 5 + n) for n, name in enumerate(NAMES)])
-    parts = [send(name) for name in NAMES]
-    for part in parts:
-        part.run.flags = 0  # not durable: it would be handed out at once
-    world.shard.submit([commit(parts)])
-    while not world.handled:
-        world.turn()
-    world.shard._tick()
-    world.shard.maintain()
-    world.shard._commits.commit(now=True)
-    while world.shard._large is not None:
-        assert not world.effects
-        world.turn()
-    world.machine.quiesce()
-    assert len(world.of(Deliver)) == MANY
-
-
-@pytest.mark.parametrize("at", [1, 5, 12, 18, 24, 27])
-def test_a_power_loss_in_the_middle_leaves_nothing_of_it(world: World, at: int) -> None:
-    world.do(*[send(name, b"\n\0old") for name in NAMES[:300]])
-    world.do(*[consume(name, 5 + n) for n, name in enumerate(NAMES[:300])])
-    ids = {effect.consumer: effect.run.ids[0] for effect in world.of(Deliver)}
-    settles = [Settle(slot_of(NAMES[n]), 9, 0, 5 + n, [ids[5 + n]]) for n in range(300)]
-    world.do(*[Hold(part.slot, 9, 0, part.consumer, list(part.ids)) for part in settles])
-    world.shard.submit([commit([*settles, *[send(name) for name in NAMES]], session=9)])
-    for _ in range(at):
-        world.turn()
-    whole = world.shard._large is None
-    for io in world.machine.busy():
-        io.run_one()
-    world.disk.crash()
-    world.start()
-    given = world.given()
-    assert given == ([b"\n\0x"] * MANY if whole else [b"\n\0old"] * 300)
-
-
 def test_it_is_all_there_after_a_restart(world: World) -> None:
     world.do(commit([send(name) for name in NAMES]))
     world.disk.crash()
@@ -177,13 +138,6 @@ def test_large_bodies_of_few_parts_are_cut_as_well(world: World) -> None:
     world.disk.crash()
     world.start()
     assert world.given() == [body] * 8
-
-
-def test_one_that_is_refused_has_done_nothing(world: World) -> None:
-    parts: list = [send(name) for name in NAMES]
-    world.do(commit([*parts, Settle(slot_of("q1"), 1, 0, 77, [5])]))
-    (refused,) = world.of(Refused)
-    assert refused.code is Code.NO_SUCH_DELIVERY and world.handled == 0
 
 
 def test_who_looks_at_slots_has_it_finished_first(world: World) -> None:
@@ -213,14 +167,6 @@ def test_when_the_journal_fails_meanwhile_it_is_refused_once(world: World) -> No
     world.shard.fail("its disk is gone")
     world.machine.quiesce()
     assert [(each.seq, each.code) for each in world.of(Refused)] == [(7, Code.OWNER_STOPPED)]
-
-
-def test_small_ones_are_one_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = commit([send(name) for name in NAMES[:50]])
-    assert not transact.large(few)
-    world.shard.submit([few])
-    world.turn()
-    assert world.handled == 50
 
 
 # ── of a transaction over several slots, this slot's share ─────────────────────────────────────────────

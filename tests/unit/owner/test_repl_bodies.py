@@ -6,7 +6,6 @@ import pytest
 
 from broker.core.errors import JournalError
 from broker.owner.replication.catchup import RETRY_S
-from broker.rpc.v1 import replica_pb2 as pb
 from tests.unit.owner.test_repl_basics import SLOT, in_sync, ready_world, told
 
 
@@ -69,13 +68,6 @@ def test_a_body_that_cannot_be_read_is_read_again(trouble):
     assert len(failing.tried) < 40, "every pause is twice as long"
 
 
-def test_nobody_who_has_it_not_is_in_sync_meanwhile():
-    world = ready_world()
-    sent_with(world, reads=10_000)
-    world.run(20)
-    assert told(world) == 0
-
-
 def test_an_empty_one_that_stands_for_a_message_that_is_gone_is_handed_on():
     """Cluster history 169: a follower that was given it became the leader before the record was gone from its log, and
     found its file too short: whoever it was to bring up never came to be in sync."""
@@ -89,38 +81,3 @@ def test_an_empty_one_that_stands_for_a_message_that_is_gone_is_handed_on():
     leader.disk.names[leader.journal.blobs.path(id)].data.clear()
     world.owners["o2"].start()
     world.until(lambda: in_sync(world, "o0", "o1", "o2"))
-
-
-def test_a_body_whose_message_never_comes_goes_when_its_slot_is_led_elsewhere():
-    """Cluster history 790: its leader was replaced between the body and the message; the stream lived on."""
-    world = ready_world()
-    world.create(SLOT + 1, "o0")
-    world.until(lambda: world.leader(SLOT + 1) is not None)
-    o1 = world.owners["o1"]
-    path = o1.journal.blobs.path
-    following = o1.followers._streams["o0"]
-    for id, slot, data in ((1, SLOT, b"whole"), (2, SLOT, b"half"), (3, SLOT + 1, b"whole")):
-        following._bodies.begin(id, 5, slot)
-        following._bodies.chunk(id, data)
-    world.run(0.1)
-    assert [path(id) in o1.disk.names for id in (1, 2, 3)] == [True] * 3
-    record = world.records[SLOT]
-    world.write(type(record)(SLOT, record.epoch + 1, "o2", record.replicas, record.isr))
-    world.until(lambda: world.leader(SLOT) is world.owners["o2"])
-    world.run(0.5)
-    assert [path(id) in o1.disk.names for id in (1, 2, 3)] == [False, False, True]
-
-
-def test_a_body_that_comes_after_its_slot_is_led_elsewhere_is_not_kept():
-    """Cluster history 523: the old leader had sent it before it heard; no message of that stream will ever name it."""
-    world = ready_world()
-    o1 = world.owners["o1"]
-    following = o1.followers._streams["o0"]
-    record = world.records[SLOT]
-    world.write(type(record)(SLOT, record.epoch + 1, "o2", record.replicas, record.isr))
-    world.until(lambda: world.leader(SLOT) is world.owners["o2"])
-    world.until(lambda: SLOT not in following.slots)
-    for chunk in (pb.BlobChunk(id=1, first=True, length=5, slot=SLOT + 1), pb.BlobChunk(id=1, data=b"whole")):
-        following.on_message(pb.ToFollower(chunk=chunk).SerializeToString())
-    world.run(0.5)
-    assert o1.journal.blobs.path(1) not in o1.disk.names

@@ -9,12 +9,10 @@ import pytest
 from broker.config.addressing import AddressSettings
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
-from broker.core.commands import Prepare, Publish
-from broker.core.errors import Code, JournalError
+from broker.core.commands import Publish
 from broker.core.message import BLOB, NO_IDS, Run
 from broker.core.slots import SlotRecord
 from broker.owner.slots import slot_lifecycle
-from tests.unit.engine.world import run_of
 from tests.unit.owner.node_world import ALL, ME, OTHER, SLOT, THIRD, World
 
 
@@ -400,29 +398,6 @@ def test_the_end_while_it_is_taken_for_dead(world):
     assert world.served == {}
 
 
-def test_a_page_that_was_asked_for_before_is_not_given_to_the_next_engine(world):
-    """Nor does it matter that it cannot be read: its log may have been replaced."""
-    world.leading().send(b"m")
-    world.is_now(2, OTHER)
-    world.reads.held = True
-    world.is_now(3, ME)
-    world.wait(0.5)
-    world.consume()
-    (job, done), *_ = world.reads.waiting
-    world.reads.waiting.clear()
-    world.is_now(4, OTHER)
-    world.is_now(5, ME)
-    world.wait(0.5)
-    world.consume()
-    done(None, JournalError("no such segment"))
-    done(job(), None)
-    world.run()
-    assert world.shard.stopped == "" and world.got() == []
-    world.reads.go_on()
-    world.run()
-    assert world.got() == [b"m"]
-
-
 def test_settings_that_changed_while_it_was_followed_hold_when_it_is_led(world):
     world.node.go_on()
     world.is_now(1, OTHER)
@@ -431,15 +406,6 @@ def test_settings_that_changed_while_it_was_followed_hold_when_it_is_led(world):
     world.wait(0.5)
     world.send(b"m")
     assert world.receipts() == 0
-
-
-def test_a_full_disk_prepares_nothing(world):
-    world.leading()
-    world.journal._store.no_space = True
-    part = Publish(SLOT, 5, 0, "q", Routing.ANYCAST, run_of(b"m"))
-    world.shard.submit([Prepare(SLOT, 5, 3, "t", 8, [part]), Prepare(SLOT, 5, 4, "u", 8, [])])
-    world.run()
-    assert [getattr(e, "code", e.seq) for e in world.effects] == [Code.DISK_FULL, 4]
 
 
 # ── leaving ────────────────────────────────────────────────────────────────────────────────────────
