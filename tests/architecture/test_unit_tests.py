@@ -18,7 +18,6 @@ WITHOUT: dict[str, int] = {
     "broker/admin": 18,
     "broker/app": 27,
     "broker/edge": 17,
-    "broker/journal": 15,
     "broker/link": 11,
     "broker/metadata": 2,
     "broker/seams": 4,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from random import Random
 
 import pytest
@@ -11,10 +10,9 @@ from broker.core.errors import CorruptJournal
 from broker.core.message import BLOB, DURABLE, Blob, Run
 from broker.core.records import RunRecord
 from broker.journal.bodies.bodies import FOOTER, PIECE
-from broker.journal.journal import Journal
 from broker.journal.tools.inspect import verify
 from tests.sim.disk import SimDisk
-from tests.unit.journal.support import FOLDER, commit, open_journal, settings
+from tests.unit.journal.support import FOLDER, commit, open_journal
 
 SIZE = 2 * PIECE + 777
 
@@ -96,35 +94,4 @@ def test_a_damaged_piece_is_not_returned_its_neighbours_are():
     with pytest.raises(CorruptJournal):
         body.check(0)
     body.close()
-    journal.close(clean=True)
-
-
-def test_an_error_of_the_disk_is_the_affair_of_that_body(monkeypatch):
-    disk = SimDisk(0)
-    blob, _, _ = stored(disk, PIECE)
-    journal = open_journal(disk)
-    body = journal.blobs.open(blob.id, blob.length)
-
-    def broken(n: int, offset: int) -> bytes:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(type(body._file), "pread", lambda self, n, offset: broken(n, offset))
-        with pytest.raises(CorruptJournal, match="Input/output error"):
-            body.check(0)
-    assert not journal._store.dead
-    body.close()
-    journal.close(clean=True)
-
-
-def test_a_missing_body_keeps_a_broker_that_is_alone_from_nothing():
-    disk = SimDisk(0)
-    blob, _, path = stored(disk, PIECE)
-    disk.remove(path)
-    with pytest.raises(CorruptJournal, match="is missing"):
-        open_journal(disk)
-    journal = Journal.open(disk, FOLDER, settings(), alone=True)
-    assert journal.blobs.missing == [blob.id]
-    with pytest.raises(CorruptJournal, match="is missing"):
-        journal.blobs.open(blob.id)
     journal.close(clean=True)

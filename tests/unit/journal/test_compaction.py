@@ -91,62 +91,6 @@ def test_a_step_copies_few_messages_however_small_they_are(monkeypatch, alive):
     assert sum(looked for looked, _ in steps) >= 2000
 
 
-def test_positions_stay_readable_through_any_number_of_moves():
-    disk = SimDisk(0)
-    journal = open_journal(disk, compact_below=0.6)
-    keep = sent(1, b"keep", b"drop", b"both", queues=[1, 2])
-    put(journal, keep, settled(2, 2), settled(2, 3, queue=2))
-    position = keep.run.position
-    for first in range(10, 500, 10):
-        put(journal, sent(first, b"z" * 600, queues=[3]), settled(first, first, queue=3))
-        for _ in range(30):  # between any two steps, with copies that are not durable yet
-            journal.maintain()
-            found = journal.read([position], 1 << 20)
-            assert {1, 3} <= {i for r in found for i in r.ids}
-            snapshot(journal)
-            commit(journal)
-        found = journal.read([position], 1 << 20)
-        assert {r.position for r in found} == {position}
-        assert {i: b for r in found for i, b in zip(r.ids, r.records, strict=True)}.items() >= {
-            1: b"\nkeep\0",
-            3: b"\nboth\0",
-        }.items()
-    assert min(segments(disk)) > 3
-    assert len(journal._reader.moved) == 1
-    put(journal, settled(1, 3), settled(1, 3, queue=2))
-    for first in range(500, 600, 10):
-        put(journal, sent(first, b"z" * 600, queues=[3]), settled(first, first, queue=3))
-    maintain(journal)
-    assert len(journal._reader.moved) == 0
-    assert journal.read([position], 1) == []
-
-
-def test_what_a_survey_finds_where_it_was_moved_to_stays_readable_when_it_is_moved_on():
-    """Found by the cluster's histories (seed 751): a new leader looked for messages where they were not any more, and
-    took them for settled. They came back with the next restart only."""
-    disk = SimDisk(0)
-    journal = open_journal(disk, compact_below=0.6)
-    put(journal, sent(1, b"keep"))
-    known = set()
-    for first in range(10, 300, 10):
-        put(journal, sent(first, b"z" * 600, queues=[3]), settled(first, first, queue=3))
-        maintain(journal)
-        if first in (60, 150):
-            survey = journal.survey(1)
-            known |= {record.run.position for record, _ in survey.read(100) if 1 in record.run.ids}
-            survey.close()
-    assert len(known) == 2
-    for position in known:
-        (run,) = journal.read([position], 1 << 20)
-        assert (list(run.ids), run.position) == ([1], position)
-    assert len(journal._reader.moved) == 3
-    put(journal, settled(1, 1))
-    for first in range(500, 600, 10):
-        put(journal, sent(first, b"z" * 600, queues=[3]), settled(first, first, queue=3))
-    maintain(journal)
-    assert len(journal._reader.moved) == 0
-
-
 def test_a_settle_outlives_its_segment_while_its_message_is_still_on_disk():
     disk = SimDisk(0)
     journal = open_journal(disk, compact_below=0.3)

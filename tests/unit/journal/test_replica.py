@@ -43,30 +43,6 @@ def test_a_follower_that_gets_every_item_holds_the_same():
     assert b.journal.recovered.slots == {1}
 
 
-def test_items_are_the_bytes_of_the_log():
-    a, b = Node(1).lead(), Node(2)
-    items = a.put(sent(1, b"one"), GroupRecord(1, [sent(2, b"two"), settled(1, 1)]))
-    b.follow(items)
-    for node in (a, b):
-        log = bytes(node.disk.names[f"{FOLDER}/{1:016x}.log"].data)
-        assert all(data in log for _, _, data in items)
-    assert [(slot, lsn) for slot, lsn, _ in items] == [(1, 1), (1, 3)]
-
-
-def test_what_is_a_replicas_own_affair_is_no_item():
-    a = Node(1, compact_below=0.6).lead()
-    assert [lsn for _, lsn, _ in a.put(sent(1, b"page", flags=TRANSIENT), sent(2, b"x"))] == [1]
-    paged = GroupRecord(1, [sent(3, b"page", flags=TRANSIENT), sent(4, b"y"), SettleRecord(1, 1, [(1, 1)], False)])
-    items = a.put(paged)
-    assert [lsn for _, lsn, _ in items] == [2]
-    assert [member.run.ids for member in Node(2).follow([*a.journal.tail(1, 0)])] == [range(2, 3), range(4, 5)]
-    a.put(*[sent(i, b"z" * 700) for i in range(5, 30)], *[settled(i, i) for i in range(6, 30, 2)])
-    last = a.journal.last(1)
-    maintain(a.journal)  # copies, settles taken along, snapshots
-    assert a.journal.last(1) == last
-    assert all(item[1] <= last[1] for item in a.journal.tail(1, 2))
-
-
 def test_only_replicated_slots_give_items():
     a = Node(1).lead(slot=1)
     assert [slot for slot, _, _ in a.put(sent(1, b"a"), sent(1, b"b", slot=2))] == [1]
@@ -77,37 +53,6 @@ def test_a_group_of_several_slots_is_refused_when_one_is_replicated():
     with pytest.raises(ValueError, match="an item is of one slot"):
         a.journal.append(GroupRecord(1, [sent(1, b"a"), sent(1, b"b", slot=2)]))
     assert [lsn for _, lsn, _ in a.put(sent(1, b"a"))] == [1]
-
-
-def test_an_item_that_does_not_follow_changes_nothing():
-    a, b = Node(1).lead(), Node(2)
-    one, two, three = a.put(sent(1, b"one"), GroupRecord(1, [sent(2, b"two"), settled(1, 1)]), sent(3, b"three"))
-    b.follow([one])
-    for data, why in [
-        (three[2], "item 4 where 2 is due"),
-        (one[2], "item 1 where 2 is due"),
-        (two[2][:-1], "does not check"),
-        (two[2][:40] + b"!" + two[2][41:], "does not check"),
-        (b"", "does not check"),
-        (record(f.RUN, 1, 2, 1, [b"short"]), "cannot be read"),
-        (record(f.META, 1, 2, 1, [b"no json"]), "cannot be read"),
-        (record(f.SETTLE, 1, 2, 1, [b"123"]), "cannot be read"),
-        (record(f.SETTLE, 1, 0, 1, f.settle_payload(SettleRecord(1, 1, [(1, 1)]))[1]), "is no item"),
-        (record(f.SETTLE, 2, 2, 1, f.settle_payload(SettleRecord(1, 1, [(1, 1)]))[1]), "is no item"),
-        (record(f.SEGMENTS, 1, 2, 1, []), "is no item"),
-        (record(f.GROUP, 1, 0, 0, [b"\0" * 10]), "cannot be read"),
-        (record(f.GROUP, 1, 0, 0, []), "cannot be read|belong together"),
-        (record(f.META, 1, 2, 1, [], flags=f.SNAPSHOT_BEGIN), "cannot be read"),
-    ]:
-        with pytest.raises(BadItem, match=why):
-            b.journal.append_item(1, data)
-    with pytest.raises(BadItem, match="no slot 256"):
-        b.journal.append_item(256, two[2])
-    with pytest.raises(BadItem, match="algorithm 9"):
-        b.journal.append_item(1, two[2], 9)
-    assert b.journal.last(1) == (1, 1)
-    b.follow([two, three])
-    assert content(a.journal) == content(b.journal)
 
 
 def test_a_leader_with_another_checksum(monkeypatch):
@@ -252,18 +197,6 @@ def test_producers_are_remembered_from_runs_settled_or_not_and_from_small_state(
     a.journal.end_seed(1, [], 0)
     commit(a.journal)
     assert a.crash().recovered.producers == {2: {42: 9}}
-
-
-def test_settled_tells_of_a_run_wherever_it_is():
-    a = Node(1, compact_below=0.6)
-    kept = sent(1, b"a", b"b", b"c", queues=(1, 2))
-    a.put(kept, settled(2, 2), settled(1, 3, queue=2))
-    assert a.journal.settled(kept) == {1: [(2, 2)], 2: [(1, 3)]}
-    a.put(*[sent(i, b"z" * 900, queues=[3]) for i in range(10, 20)], settled(10, 19, queue=3))
-    maintain(a.journal)
-    assert a.journal.settled(kept) == {1: [(2, 2)], 2: [(1, 3)]}
-    a.put(settled(1, 3))
-    assert a.journal.settled(kept) is None
 
 
 def test_a_missing_item_is_noticed_and_a_repaired_hole_is_not_gone_on_from():

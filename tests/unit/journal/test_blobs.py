@@ -1,0 +1,93 @@
+"""Large bodies in files of their own."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from broker.core.errors import CorruptJournal
+from broker.journal.bodies.bodies import PIECE
+from broker.journal.journal import Journal
+from tests.sim.disk import SimDisk
+from tests.unit.journal.support import FOLDER, open_journal, settings
+
+from .test_bodies import stored
+
+
+def test_an_error_of_the_disk_is_the_affair_of_that_body(monkeypatch):
+    disk = SimDisk(0)
+    blob, _, _ = stored(disk, PIECE)
+    journal = open_journal(disk)
+    body = journal.blobs.open(blob.id, blob.length)
+
+    def broken(n: int, offset: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(body._file), "pread", lambda self, n, offset: broken(n, offset))
+        with pytest.raises(CorruptJournal, match="Input/output error"):
+            body.check(0)
+    assert not journal._store.dead
+    body.close()
+    journal.close(clean=True)
+
+
+def test_a_missing_body_keeps_a_broker_that_is_alone_from_nothing():
+    disk = SimDisk(0)
+    blob, _, path = stored(disk, PIECE)
+    disk.remove(path)
+    with pytest.raises(CorruptJournal, match="is missing"):
+        open_journal(disk)
+    journal = Journal.open(disk, FOLDER, settings(), alone=True)
+    assert journal.blobs.missing == [blob.id]
+    with pytest.raises(CorruptJournal, match="is missing"):
+        journal.blobs.open(blob.id)
+    journal.close(clean=True)
+
+
+def test_orphans_go_at_the_start_and_what_messages_refer_to_stays():
+    disk = SimDisk(0)
+    journal = open_journal(disk)
+    for id in (0x2A, 0x2B):
+        writer = journal.blobs.receive(id)
+        writer.write(b"body")
+        writer.finish(sync=True)
+    assert journal.blobs.recover({0x2A}, alone=False, keep=True) == ({0x2A, 0x2B}, [0x2B])
+    assert journal.blobs.recover({0x2A}, alone=False) == ({0x2A, 0x2B}, [])
+    assert journal.blobs.read(0x2A, 1, 2) == b"od" and journal.blobs.length(0x2A) == 4
+    with pytest.raises(CorruptJournal, match="is missing"):
+        journal.blobs.open(0x2B)
+    with pytest.raises(CorruptJournal, match="2b is missing; restore"):
+        journal.blobs.recover({0x2A, 0x2B}, alone=False)
+    journal.blobs.recover({0x2A, 0x2B}, alone=True)
+    assert journal.blobs.missing == [0x2B]
+
+
+def test_what_an_earlier_attempt_has_left_is_overwritten():
+    journal = open_journal(SimDisk(0))
+    writer = journal.blobs.receive(0x2A)
+    writer.write(b"a longer body than the next one")
+    writer = journal.blobs.receive(0x2A)
+    writer.write(b"short")
+    assert writer.finish(sync=True).length == 5 and journal.blobs.length(0x2A) == 5
+
+
+def test_what_is_aborted_leaves_no_file_whether_it_was_finished_or_not():
+    journal = open_journal(SimDisk(0))
+    for finished in (False, True):
+        writer = journal.blobs.create()
+        writer.write(b"body")
+        if finished:
+            writer.finish(sync=True)
+        writer.abort()
+        writer.abort()
+    assert journal.blobs.recover(set(), alone=False)[0] == set()
+
+
+def test_one_that_comes_back_while_it_is_to_be_removed_stays():
+    journal = open_journal(SimDisk(0))
+    path = journal.blobs.doom(0x2A)
+    assert path in journal._store.doomed
+    journal.blobs.receive(0x2A)
+    assert path not in journal._store.doomed
