@@ -51,8 +51,11 @@ from .recovery import reattach, slot_restore
 from .routing import addresses, declare, redelivery
 from .routing.routing import check_publish
 from .state import commit_release, duplicates, limits, page_out
+from .state.budget import Budget
 from .state.depth import depths
-from .state.slot import WITHHELD, Budget, Held, Slot, grouped, progress
+from .state.held import WITHHELD, Held
+from .state.log_group import grouped
+from .state.slot import Slot, progress
 
 
 class Engine:

@@ -19,7 +19,7 @@ from . import settle
 
 def note(slot: Slot, consumers: Iterable[Consumer], why: str) -> None:
     """The selector of these was given up on; why: over what."""
-    slot.counters.overruns()
+    slot.counters.add("selector_overruns")
     for consumer in consumers:
         # Not ended at once: whoever looks is in the middle of a list of consumers, or of lanes that end() would
         # change under it.

@@ -99,7 +99,7 @@ def _discard(slot: Slot, queue: Queue, last_value: LastValue, turn: Turn) -> Non
         slot.settle_runs(queue, [run], turn, Left.REPLACED)
     if paged:
         slot.settle_ids(queue, paged, turn, Left.REPLACED)
-    slot.counters.replaces(sum([len(run.ids) for run in runs]) + len(paged))
+    slot.counters.add("replaced", sum([len(run.ids) for run in runs]) + len(paged))
     if not queue.pages.paging:
         last_value.none_paged()
     if last_value.crowded(queue.count):
@@ -154,7 +154,7 @@ def _shorten(slot: Slot, queue: Queue, count: int, turn: Turn) -> None:
             run = run.cut(slice(count))
         count -= len(run.ids)
         slot.settle_runs(queue, [run], turn, Left.REPLACED)
-        slot.counters.replaces(len(run.ids))
+        slot.counters.add("replaced", len(run.ids))
 
 
 def _stayed(queue: Queue, rest: Run) -> None:

@@ -23,7 +23,8 @@ from broker.core.records import MetaRecord
 from ..consumers.consumer import Consumer
 from ..messages.runs import pick
 from ..queue.queue import Queue
-from ..state.slot import Held, Slot
+from ..state.held import Held
+from ..state.slot import Slot
 
 
 class RoundRobin(Protocol):

@@ -76,7 +76,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     elif outcome is Outcome.UNREADABLE:
         unreadable(slot, queue, taken, turn)
     else:
-        counters.nacks(count)
+        counters.add("nacked", count)
         reject(slot, queue, taken, turn)
     slot.touched[queue] = None
     # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's.

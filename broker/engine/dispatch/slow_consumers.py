@@ -94,7 +94,7 @@ def _filled(queue: Queue) -> bool:
 
 def _slow(slot: Slot, queue: Queue, consumer: Consumer, taken: int, turn: Turn) -> None:
     settings = queue.settings
-    slot.counters.is_slow()
+    slot.counters.add("slow_consumers")
     asked = f"{settings.slow_consumer_threshold} per {settings.slow_consumer_unit.lower()}"
     what = f"took {taken} messages in {settings.slow_consumer_check_period_s} s (slow_consumer_threshold {asked})"
     if settings.slow_consumer_policy != "KILL":

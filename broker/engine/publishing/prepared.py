@@ -37,7 +37,8 @@ from ..routing.redelivery import give_back, nack, reject
 from ..routing.routing import check_publish
 from ..state.duplicates import repeated
 from ..state.limits import Asked
-from ..state.slot import Slot, grouped
+from ..state.log_group import grouped
+from ..state.slot import Slot
 from ..state.tx_parts import Claim, Parked, Prepared
 from . import admission
 from .publish import publish
@@ -294,7 +295,7 @@ def _publishing(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -> It
             publish(slot, each, turn, checked=True)
         except RefusedError:
             # Meanwhile a subscription took the very name of the address: nobody can get it any more.
-            slot.counters.drops_unrouted(len(each.run.records))
+            slot.counters.add("dropped_unrouted", len(each.run.records))
 
 
 def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: Turn) -> None:
@@ -303,13 +304,13 @@ def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: 
     if not commit or claim.outcome == Outcome.RETURN:
         give_back(slot, queue, messages, None, turn)
     elif claim.outcome == Outcome.ACK:
-        counters.acks(count)
+        counters.add("acked", count)
         if not queue.stays():
             slot.settle_ids(queue, messages, turn)
     elif claim.outcome == Outcome.NACK:
         nack(slot, queue, messages, claim.delay, turn)
     else:
-        counters.nacks(count)
+        counters.add("nacked", count)
         reject(slot, queue, messages, turn)
 
 

@@ -34,7 +34,10 @@ from ..routing.addresses import anycast_queue, named_queue
 from ..routing.forwarding import Forward, send_on
 from ..routing.routing import check_publish, default_routing, may_create_queue
 from ..state import limits
-from ..state.slot import Address, Held, Slot, grouped, progress
+from ..state.held import Held
+from ..state.log_group import grouped
+from ..state.slot import Slot, progress
+from ..state.slot_address import Address
 from . import admission
 
 
@@ -196,7 +199,7 @@ def share(
 def _unrouted(slot: Slot, command: Publish, turn: Turn) -> None:
     way = diverts.unrouted(slot, command)
     if way is None:
-        slot.counters.drops_unrouted(len(command.run.records))
+        slot.counters.add("dropped_unrouted", len(command.run.records))
     else:
         _send_on(slot, command, command.run, way, turn)
 
@@ -208,7 +211,7 @@ def _send_on(slot: Slot, command: Publish, run: Run, way: Forward, turn: Turn) -
         try:
             publish(slot, onward, turn)
         except RefusedError:
-            slot.counters.drops_unrouted(len(onward.run.records))
+            slot.counters.add("dropped_unrouted", len(onward.run.records))
 
 
 def _turns(address: Address, run: Run, anycast: list[list[Queue]]) -> list[tuple[Run, list[Queue]]]:

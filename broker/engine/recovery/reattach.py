@@ -58,7 +58,7 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
     if known.taken:
         taken = _ascending(known.taken)
         gone = {i: run for i, run in mine.items() if inside(taken, i)}
-        slot.counters.acks(len(gone))
+        slot.counters.add("acked", len(gone))
         slot.settle_ids(queue, gone, turn)
     if held:
         ledger = _held(queue, consumer, known, mine, earlier)

@@ -15,7 +15,9 @@ from broker.core.records import Left, MetaRecord, SettleRecord
 from ..address.address_rules import Rules
 from ..queue.queue import Queue
 from ..state import limits
-from ..state.slot import Address, Slot, grouped
+from ..state.log_group import grouped
+from ..state.slot import Slot
+from ..state.slot_address import Address
 from . import dead_letter_queues, kept_messages
 from .routing import check_budget, default_routing, has_type, mismatch, resolve
 

@@ -23,7 +23,8 @@ from broker.config.addressing import AddressSettings
 from broker.core.virtual_host import split
 
 if TYPE_CHECKING:
-    from ..state.slot import Address, Slot
+    from ..state.slot import Slot
+    from ..state.slot_address import Address
 
 _START: Final = "_AMQ_ORIG_ADDRESS = '"
 

@@ -24,7 +24,9 @@ from broker.core.records import MetaRecord
 
 from ..queue import wishes
 from ..queue.queue import Queue
-from ..state.slot import Address, Slot, grouped
+from ..state.log_group import grouped
+from ..state.slot import Slot
+from ..state.slot_address import Address
 from .addresses import change_selector, create, delete, described, find_rules
 
 _COST: Final = 4

@@ -66,7 +66,7 @@ def _wanted(slot: Slot, settings: DivertSettings, command: Publish, onward: Onwa
         predicate = _filter(settings.selector)
         wanted = predicate.select(run, command.address)
         if predicate.meter is not None and (why := predicate.meter.overran()):
-            slot.counters.overruns()
+            slot.counters.add("selector_overruns")
             turn.notices.append(f"a divert of {command.address} did not take {why}: its selector would cost too much")
     if wanted:
         part = run if len(wanted) == len(run.records) else pick(run, wanted)

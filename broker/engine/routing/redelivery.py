@@ -121,7 +121,7 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
 
 def nack(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int, turn: Turn) -> None:
     """A consumer could not deal with them. `delay`: milliseconds, -1 = by the settings."""
-    slot.counters.nacks(len(messages))
+    slot.counters.add("nacked", len(messages))
     if queue.settings.nack_policy == "discard":
         if not queue.stays():
             slot.settle_ids(queue, messages, turn, Left.DISCARDED)
@@ -305,7 +305,7 @@ def unreadable(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -
 
 def dead_letter(slot: Slot, queue: Queue, run: Run, reason: str, turn: Turn) -> None:
     """To the dead letter address, or dropped if there is none."""
-    slot.counters.dead_letters(len(run.records))
+    slot.counters.add("dead_lettered", len(run.records))
     settings = queue.settings
     to = dead_letter_queues.dead_letter_queue(settings, queue.address)
     _leave(
@@ -315,7 +315,7 @@ def dead_letter(slot: Slot, queue: Queue, run: Run, reason: str, turn: Turn) -> 
 
 def expire(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
     """To the expiry address, or dropped if there is none."""
-    slot.counters.expires(len(run.records))
+    slot.counters.add("expired", len(run.records))
     header = f"_AMQ_ACTUAL_EXPIRY:{turn.now}\ndead-letter-reason:expired\n"
     settings = queue.settings
     to = dead_letter_queues.expiry_queue(settings, queue.address)

@@ -19,7 +19,8 @@ from broker.core.message import Run
 from broker.core.records import Left, MetaRecord
 
 from ..queue.queue import Queue
-from ..state.slot import Slot, grouped
+from ..state.log_group import grouped
+from ..state.slot import Slot
 from . import addresses
 from .kept_messages import HIDDEN, complete, give, kept_of, ring_for
 

@@ -13,7 +13,8 @@ from broker.core.commands import Publish, Subscribe
 from broker.core.errors import Code, RefusedError
 
 from ..address.address_settings import plain_routing
-from ..state.slot import Address, Slot
+from ..state.slot import Slot
+from ..state.slot_address import Address
 from . import dead_letter_queues
 
 

@@ -18,8 +18,9 @@ from broker.core.effects import Turn
 
 from ..messages.copies import WIDE
 from . import page_out
+from .held import WITHHELD
 from .schedule import opened, postpone
-from .slot import WITHHELD, Slot
+from .slot import Slot
 
 
 def release(slot: Slot, number: int, turn: Turn) -> None:

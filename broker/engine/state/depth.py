@@ -10,7 +10,8 @@ from typing import Any
 
 from ..address.address_settings import matches
 from ..queue.queue import Queue
-from .slot import Address, Slot
+from .slot import Slot
+from .slot_address import Address
 
 
 def depths(slot: Slot, match: str) -> Iterator[dict[str, Any] | None]:

@@ -57,7 +57,7 @@ def fresh(slot: Slot, command: Publish) -> bool:
             # In two sets: those of this read are remembered only when a limit has let them in.
             new.add(digest)
             kept.append(at)
-    slot.counters.repeats(len(run.records) - len(kept))
+    slot.counters.add("duplicates", len(run.records) - len(kept))
     if len(kept) < len(run.records):
         if not kept:
             return False

@@ -34,7 +34,8 @@ from ..address.quota import BLOCK, DROP, FAIL, Stock, limited
 from ..messages.runs import pick
 from ..queue.filters import Found, Look
 from ..queue.queue import Queue
-from .slot import Address, Slot
+from .slot import Slot
+from .slot_address import Address
 
 MOST_WAITING: Final = 10_000
 """Sessions remembered as waiting at one address. The engine does not hear of the end of all of them; one that is
@@ -122,7 +123,7 @@ def _fits(slot: Slot, stock: Stock, address: Address | None, command: Publish) -
             messages += ways
             nbytes += ways * run.size_of(at)
             fitting.append(at)
-    slot.counters.drops_full(count - len(fitting))
+    slot.counters.add("dropped_full", count - len(fitting))
     if len(fitting) < count:
         command.brings(pick(run, fitting))
     return bool(fitting)

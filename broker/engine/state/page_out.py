@@ -35,7 +35,8 @@ from ..messages.runs import copy
 from ..queue.queue import Queue
 
 if TYPE_CHECKING:
-    from .slot import Held, Slot
+    from .held import Held
+    from .slot import Slot
 
 SPILL_BYTES = 1024 * 1024
 """Written at a time."""

@@ -15,7 +15,9 @@ from broker.core.virtual_host import host_of
 
 from ..consumers.consumer import Consumer
 from ..queue.queue import Queue
-from .slot import WITHHELD, Address, Slot
+from .held import WITHHELD
+from .slot import Slot
+from .slot_address import Address
 
 Row = dict[str, Any]
 

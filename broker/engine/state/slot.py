@@ -17,16 +17,15 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
 from broker.core.effects import Done, Effect, Fetch, Turn
-from broker.core.memory import NEVER, RUN, Memory
+from broker.core.memory import RUN
 from broker.core.message import DURABLE, TRANSIENT, Run
-from broker.core.records import GroupRecord, Left, LogRecord, MetaRecord, RunRecord, SettleRecord
+from broker.core.records import Left, MetaRecord, SettleRecord
 
-from ..address.address_rules import Rulebook, Rules
+from ..address.address_rules import Rulebook
 from ..address.declarations import named
 from ..address.quota import Stock
 from ..address.wildcards import Wildcards
@@ -34,10 +33,14 @@ from ..consumers.consumer import Consumer, Ledger
 from ..messages.copies import WIDE, Copies
 from ..messages.id_cache import Ids
 from ..messages.runs import Span, spans_of, spans_of_runs
-from ..queue.filters import Filters, Seen
+from ..queue.filters import Seen
 from ..queue.queue import Queue
 from ..queue.wildcard_queues import Patterns
+from .budget import Budget
+from .held import Held
 from .producer_state import Producers
+from .slot_address import Address
+from .slot_counters import Counters
 from .tx_decisions import Decisions
 from .tx_parts import Prepared
 
@@ -63,182 +66,8 @@ SWEEP_MS = 1000
 """Expired messages nobody consumes are looked for this often at most."""
 
 
-_GRAVE = 1000
-"""Runs freed at a time."""
 _HIDDEN_PAGE = 1024
 """Positions of a hidden queue read back at a time."""
-
-
-class Budget:
-    """What all slots of a process share: how many queues there may be and are, and the account of its memory.
-
-    room   bytes that a queue may keep in memory at present, if that is less than its setting.
-    graves   runs of queues that are gone: to free 100,000 of them at once takes 30 ms."""
-
-    __slots__ = ("graves", "limit", "memory", "room", "used")
-
-    def __init__(self, limit: int, memory: Memory | None = None) -> None:
-        self.limit = limit
-        self.used = 0
-        self.memory = memory or Memory()
-        self.room = NEVER
-        self.graves: list[list[Run]] = []
-
-    def queue_made(self) -> None:
-        """There is one more."""
-        self.used += 1
-
-    def queue_gone(self) -> None:
-        """There is one less."""
-        self.used -= 1
-
-    def give(self, room: int) -> None:
-        """So many bytes a queue may keep in memory from now on; Slot.make_room() follows."""
-        self.room = room
-
-    def bury(self, runs: list[Run]) -> None:
-        """Nobody needs these any more: forget() them, bit by bit."""
-        # Fewer are freed by Python at once, here and now.
-        if len(runs) > _GRAVE:
-            self.graves.append(runs)
-
-    def forget(self) -> bool:
-        """A bit of that. True: there is more."""
-        if self.graves:
-            # From the end: a list gives that back without moving the rest.
-            del self.graves[-1][-_GRAVE:]
-            if not self.graves[-1]:
-                self.graves.pop()
-        return bool(self.graves)
-
-
-class Address:
-    """An address exists as long as it has queues, or is declared.
-
-    rules   what it does with messages; None: nothing, it is plain.
-    filters   who takes what of its multicast queues; None: nobody has ever asked for less than everything.
-    start   where the round robin over anycast queues goes on."""
-
-    __slots__ = ("anycast", "declared", "filters", "multicast", "name", "queues", "rules", "start", "stock")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.queues: dict[str, Queue] = {}
-        self.anycast: list[Queue] = []
-        self.multicast: list[Queue] = []
-        self.filters: Filters | None = None
-        self.start = 0
-        self.declared = False
-        self.rules: Rules | None = None
-        self.stock: Stock | None = None
-        """What it holds, where that has a limit."""
-
-    def obey(self, rules: Rules | None) -> None:
-        """What it does with messages from now on."""
-        self.rules = rules
-
-    def filter(self) -> None:
-        """Some queue of it has a filter: from now on it is looked who takes what."""
-        self.filters = Filters(self.name, self.multicast)
-
-    def declare(self, declared: bool) -> None:
-        """It stands in the settings, or does so no more."""
-        self.declared = declared
-
-    def count(self, stock: Stock | None) -> None:
-        """What it holds is counted anew, from nothing on; None: not at all."""
-        self.stock = stock
-
-    def turn_on(self, start: int) -> None:
-        """The next message goes to the queue after that."""
-        self.start = start
-
-
-WITHHELD: Final = 1 << 63
-"""Taken off the room of a consumer that may not begin yet: more than it may ever have (commands.UNLIMITED)."""
-
-
-class Held:
-    """What waits for a commit: runs to enter queues (paged: into the index), an effect to tell, a mark, a consumer
-    that may begin. front: the runs are of one queue, have been in it, and enter before all others of its index."""
-
-    __slots__ = ("consumer", "due", "effect", "entries", "front", "mark", "number")
-
-    def __init__(
-        self,
-        number: int,
-        effect: Effect | None = None,
-        entries: Sequence[tuple[Queue, Run, bool]] = (),
-        mark: tuple[Queue, int] | None = None,
-        consumer: Consumer | None = None,
-        due: Queue | None = None,
-        front: bool = False,
-    ) -> None:
-        self.front = front
-        self.number = number
-        self.effect = effect
-        self.entries = entries
-        self.mark = mark
-        self.consumer = consumer
-        self.due = due
-
-
-class Counters:
-    """Plain numbers since the start of the process."""
-
-    __slots__ = (
-        "accepted", "acked", "dead_lettered", "delivered", "dropped_full", "dropped_unrouted", "duplicates", "expired",
-        "nacked", "redelivered", "replaced", "selector_overruns", "slow_consumers",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.accepted = self.delivered = self.acked = self.nacked = 0
-        self.expired = self.dead_lettered = self.dropped_unrouted = self.duplicates = self.redelivered = 0
-        self.replaced = self.selector_overruns = 0
-        self.dropped_full = self.slow_consumers = 0
-
-    # What every message passes (accepted, delivered, redelivered, acked) is added to where it happens: a call each
-    # would be a sixtieth of all it takes.
-
-    def acks(self, count: int) -> None:
-        """So many were consumed, otherwise than by a plain ACK or by being handed out."""
-        self.acked += count
-
-    def nacks(self, count: int) -> None:
-        """A consumer could not deal with so many, or would not."""
-        self.nacked += count
-
-    def drops_unrouted(self, count: int) -> None:
-        """No queue wanted so many."""
-        self.dropped_unrouted += count
-
-    def drops_full(self, count: int) -> None:
-        """So many found their address full."""
-        self.dropped_full += count
-
-    def repeats(self, count: int) -> None:
-        """The duplicate ids of so many were known."""
-        self.duplicates += count
-
-    def replaces(self, count: int) -> None:
-        """Newer messages have taken the place of so many."""
-        self.replaced += count
-
-    def dead_letters(self, count: int) -> None:
-        """So many could not be delivered."""
-        self.dead_lettered += count
-
-    def expires(self, count: int) -> None:
-        """The time of so many was over."""
-        self.expired += count
-
-    def overruns(self) -> None:
-        """A selector was given up on."""
-        self.selector_overruns += 1
-
-    def is_slow(self) -> None:
-        """A consumer takes fewer than it is to."""
-        self.slow_consumers += 1
 
 
 class Slot:
@@ -595,22 +424,3 @@ class Slot:
 def progress(turn: Turn) -> int:
     """Grows whenever something is to be written for this turn."""
     return len(turn.appends) + len(turn.moves)
-
-
-def grouped(slot: int, records: list[LogRecord]) -> list[LogRecord]:
-    """The same records, counting together or not at all; transient ones, which no restart sees, stand behind."""
-    # Groups within groups become one: the log knows one level.
-    if any(type(r) is GroupRecord for r in records):
-        records = [part for r in records for part in (r.records if isinstance(r, GroupRecord) else (r,))]
-    lasting = [r for r in records if not _transient(r)]
-    rest = [r for r in records if _transient(r)]
-    # A group of one would be bytes for nothing.
-    if len(lasting) > 1:
-        return [GroupRecord(slot, lasting), *rest]  # type: ignore[arg-type]
-    return lasting + rest
-
-
-def _transient(record: LogRecord) -> bool:
-    if isinstance(record, RunRecord):
-        return bool(record.run.flags & TRANSIENT)
-    return isinstance(record, SettleRecord) and not record.durable

@@ -32,7 +32,7 @@ from broker.core.memory import NEVER
 from broker.core.metrics import Metric
 from broker.engine.engine import Engine
 from broker.engine.queue.queue import Queue
-from broker.engine.state.slot import Budget
+from broker.engine.state.budget import Budget
 
 from ..commit.release_gate import Touched
 

@@ -39,7 +39,7 @@ from broker.core.records import MetaRecord, Stretch
 from broker.engine.address.declarations import places, reading
 from broker.engine.address.wildcards import Wildcards
 from broker.engine.engine import Engine
-from broker.engine.state.slot import Budget
+from broker.engine.state.budget import Budget
 from broker.journal.journal import Journal
 from broker.seams.clock import Clock, SteadyClock
 from broker.seams.steps import QUICK_S, Steps

@@ -15,7 +15,8 @@ from broker.engine.address.address_settings import first_said
 from broker.engine.consumers.consumer import Consumer
 from broker.engine.queue.queue import Queue
 from broker.engine.state import portrait
-from broker.engine.state.slot import Address, Slot
+from broker.engine.state.slot import Slot
+from broker.engine.state.slot_address import Address
 from broker.engine.state.why import why
 from broker.seams.clock import Clock
 

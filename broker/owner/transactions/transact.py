@@ -25,7 +25,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of
 from broker.engine.publishing.prepared import CHECKED, PIECE, units
 from broker.engine.state.limits import Asked
-from broker.engine.state.slot import grouped
+from broker.engine.state.log_group import grouped
 
 if TYPE_CHECKING:
     from broker.engine.engine import Engine

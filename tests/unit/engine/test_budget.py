@@ -9,7 +9,9 @@ from broker.core.effects import Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import NO_IDS, Run
 from broker.engine.engine import Engine
-from broker.engine.state.slot import Budget
+from broker.engine.state.budget import _GRAVE, Budget
+
+RUN = Run(NO_IDS, b"", [b"\n\0"], 2)
 
 
 def publish(address, routing=Routing.ANYCAST):
@@ -54,3 +56,20 @@ def test_a_queue_that_goes_makes_room(engines):
     second.handle(Unsubscribe(1, 1, 2, 7, "t"), turn)
     first.handle(publish("b"), turn)
     assert refused(turn) == []
+
+
+def test_what_nobody_needs_any_more_is_freed_bit_by_bit():
+    budget = Budget(10)
+    budget.bury([RUN] * (_GRAVE + 1))
+    budget.bury([RUN] * _GRAVE)
+    assert len(budget.graves) == 1, "few are freed at once"
+    assert budget.forget() and len(budget.graves[0]) == 1
+    assert not budget.forget() and not budget.graves and not budget.forget()
+
+
+def test_queues_of_all_slots_are_counted():
+    budget = Budget(10)
+    budget.queue_made()
+    budget.queue_made()
+    budget.queue_gone()
+    assert budget.used == 1

@@ -6,7 +6,7 @@ from broker.core.address import Outcome
 from broker.core.commands import Decide, Prepare, Publish
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 from broker.engine.engine import Engine
-from broker.engine.state.slot import Budget
+from broker.engine.state.budget import Budget
 
 from .world import ANYCAST, INDIVIDUAL, World, ids, run_of
 

@@ -13,7 +13,7 @@ from broker.core.message import BLOB, DURABLE, REDELIVERED, TRANSIENT, Blob, Run
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 from broker.engine.engine import Engine
 from broker.engine.messages.runs import copy
-from broker.engine.state.slot import grouped
+from broker.engine.state.log_group import grouped
 from tests.harness.queues import stats
 
 ANYCAST, MULTICAST, UNSET = Routing.ANYCAST, Routing.MULTICAST, Routing.UNSET

@@ -10,7 +10,7 @@ from broker.config.settings import EngineSettings
 from broker.core.message import BLOB, DURABLE, GROUPED, Blob
 from broker.core.records import MetaRecord, RunRecord, SettleRecord, Stretch
 from broker.engine.engine import Engine
-from broker.engine.state.slot import Budget
+from broker.engine.state.budget import Budget
 from broker.journal.journal import Journal
 from broker.journal.recovery import recovery
 from broker.journal.recovery.recovery import Recovered

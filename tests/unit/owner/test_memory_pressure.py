@@ -15,7 +15,7 @@ from broker.core.errors import Code
 from broker.core.memory import NEVER, Memory
 from broker.core.records import RunRecord
 from broker.engine.engine import Engine
-from broker.engine.state.slot import Budget
+from broker.engine.state.budget import Budget
 from broker.owner.shard import memory_pressure
 from broker.owner.shard.memory_pressure import Pressure
 from tests.unit.engine.world import run_of

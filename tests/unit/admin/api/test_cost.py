@@ -15,7 +15,7 @@ from broker.core.effects import Turn
 from broker.edge.portrait import Clients
 from broker.engine.engine import Engine
 from broker.engine.routing.addresses import create
-from broker.engine.state.slot import Budget
+from broker.engine.state.budget import Budget
 from broker.owner.shard.views import SORTS, Views
 from broker.seams.clock import SystemClock
 from broker.wire.versions import Version

@@ -1,0 +1,55 @@
+"""What all slots of a process share: how many queues there may be, its memory, and what is to be freed bit by bit.
+
+Rule: counts and an account; who makes a queue or frees memory decides elsewhere. Must not know queues.
+"""
+
+from __future__ import annotations
+
+from broker.core.memory import NEVER, Memory
+from broker.core.message import Run
+
+_GRAVE = 1000
+"""Runs freed at a time."""
+
+
+class Budget:
+    """What all slots of a process share: how many queues there may be and are, and the account of its memory.
+
+    room   bytes that a queue may keep in memory at present, if that is less than its setting.
+    graves   runs of queues that are gone: to free 100,000 of them at once takes 30 ms."""
+
+    __slots__ = ("graves", "limit", "memory", "room", "used")
+
+    def __init__(self, limit: int, memory: Memory | None = None) -> None:
+        self.limit = limit
+        self.used = 0
+        self.memory = memory or Memory()
+        self.room = NEVER
+        self.graves: list[list[Run]] = []
+
+    def queue_made(self) -> None:
+        """There is one more."""
+        self.used += 1
+
+    def queue_gone(self) -> None:
+        """There is one less."""
+        self.used -= 1
+
+    def give(self, room: int) -> None:
+        """So many bytes a queue may keep in memory from now on; Slot.make_room() follows."""
+        self.room = room
+
+    def bury(self, runs: list[Run]) -> None:
+        """Nobody needs these any more: forget() them, bit by bit."""
+        # Fewer are freed by Python at once, here and now.
+        if len(runs) > _GRAVE:
+            self.graves.append(runs)
+
+    def forget(self) -> bool:
+        """A bit of that. True: there is more."""
+        if self.graves:
+            # From the end: a list gives that back without moving the rest.
+            del self.graves[-1][-_GRAVE:]
+            if not self.graves[-1]:
+                self.graves.pop()
+        return bool(self.graves)
