@@ -95,7 +95,7 @@ def subscribes() -> Timed:
 
 @scenario
 def browser() -> Timed:
-    """a browser that comes to 20,000 messages in 40 lanes, and looks on"""
+    """a browser that comes to 20,000 messages in 40 buckets, and looks on"""
     owner, slot = Owner(), slot_of("q")
     none = Subscribe(slot, 1, 0, 1, "q", Routing.ANYCAST, AckMode.CLIENT, selector="c = 'none'", room=UNLIMITED)
     some = [

@@ -140,8 +140,7 @@ class Engine:
     def wary(self) -> bool:
         """Is a message to be looked at before it is published: filtered, spread, or drowsy."""
         slot = self._slot
-        drowsy = slot.wildcards.some > attach.WOKEN or (slot.patterns is not None and slot.patterns.sleeping)
-        return drowsy or slot.filtered > 0 or slot.copies.many
+        return slot.filtered > 0 or slot.copies.many or attach.drowsy(slot)
 
     @property
     def drowsy(self) -> bool:

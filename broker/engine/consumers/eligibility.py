@@ -8,9 +8,9 @@ and a little longer (a client that reconnects is not worth a second look at ever
 #     bits      7 and 8 share bit 1: a bit is a wish, not a consumer. 9 has bit 2
 #     message   a = 1 and b = 1, of 9's session: the sieve says bits 3; the origin takes bit 2 away: bits 1, for 7 and
 #               8
-#     leave     7 and 8 go: bit 1 is retired. Lanes keep its answers, nobody is asked for it
+#     leave     7 and 8 go: bit 1 is retired. Buckets keep its answers, nobody is asked for it
 #     join      a client with "a = 1" comes back: bit 1 again, and nothing that waits has to be looked at anew
-#     9th       when a ninth wish retires the eldest of them loses its bit, all lanes forget it, equal ones become one
+#     9th       when a ninth wish retires the eldest of them loses its bit, all buckets forget it, equal ones become one
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Selected(Protocol):
 
 
 class Audience:
-    """Those who may get the messages of some lanes, by priority.    start: where the round robin goes on."""
+    """Those who may get the messages of some buckets, by priority.    start: where the round robin goes on."""
 
     __slots__ = ("consumers", "start")
 
@@ -66,8 +66,8 @@ class Audience:
 
 
 class Choice:
-    """lanes      what was looked at and waits.    newest   the highest id that was ever among it.
-    transit    messages of a lane that are being read back; None: none are.    asked   their positions, as asked for.
+    """buckets      what was looked at and waits.    newest   the highest id that was ever among it.
+    transit    messages of a bucket that are being read back; None: none are.    asked   their positions, as asked for.
     exclusive  the one consumer that gets anything; None: all do.
     groups     None: nobody has sent a group yet, or they are ignored.
     paused     groups are dealt out anew, when everything under way is settled.
@@ -76,12 +76,12 @@ class Choice:
 
     __slots__ = (
         "_always", "_audiences", "_bits", "_origins", "_retired", "_sieve", "_strangers", "_used", "address", "asked",
-        "exclusive", "groups", "hungry", "known", "lanes", "learning", "newest", "paused", "strange", "transit",
+        "buckets", "exclusive", "groups", "hungry", "known", "learning", "newest", "paused", "strange", "transit",
     )  # fmt: skip
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.lanes: dict[Key, MatchBucket] = {}
+        self.buckets: dict[Key, MatchBucket] = {}
         self.newest = 0
         self.transit: MatchBucket | None = None
         self.strange: dict[int, dict[int, int]] = {}
@@ -126,13 +126,13 @@ class Choice:
         self.hungry = hungry
 
     def waiting(self) -> list[MatchBucket]:
-        """Lanes with messages, with the one that is being read back."""
-        lanes = [lane for lane in self.lanes.values() if lane]
-        if len(lanes) < len(self.lanes):
-            self.lanes = {lane.key: lane for lane in lanes}  # somebody else has emptied the others
+        """Buckets with messages, with the one that is being read back."""
+        buckets = [bucket for bucket in self.buckets.values() if bucket]
+        if len(buckets) < len(self.buckets):
+            self.buckets = {bucket.key: bucket for bucket in buckets}  # somebody else has emptied the others
         if self.transit is not None and len(self.transit.far):
-            lanes.append(self.transit)
-        return lanes
+            buckets.append(self.transit)
+        return buckets
 
     def learn(self, most: int) -> array[int]:
         """Asks what consumers held when they came back: where it lies, at most so many."""
@@ -144,11 +144,11 @@ class Choice:
         """That has come."""
         self.learning = False
 
-    def read_back(self, lane: MatchBucket, most: int) -> array[int]:
-        """Asks for the first messages of the lane: where they lie, at most so many."""
-        self.transit = MatchBucket(lane.key)
+    def read_back(self, bucket: MatchBucket, most: int) -> array[int]:
+        """Asks for the first messages of the bucket: where they lie, at most so many."""
+        self.transit = MatchBucket(bucket.key)
         positions: dict[int, None] = {}
-        for i, position in lane.far.take(most):
+        for i, position in bucket.far.take(most):
             self.transit.far.add((i,), position)
             positions[position] = None
         self.asked = array("Q", positions)
@@ -166,7 +166,7 @@ class Choice:
         if wish is not None:
             known = wish in self._bits
             if not known:
-                # The lowest bit that is free: as many bits as wishes, or the ints of the lanes would grow with every
+                # The lowest bit that is free: as many bits as wishes, or the ints of the buckets would grow with every
                 # client that comes.
                 self._bits[wish] = bit = ~self._used & (self._used + 1)
                 self._used |= bit
@@ -200,10 +200,12 @@ class Choice:
         if self.exclusive is consumer:
             self.exclusive = queue.consumers[0] if queue.consumers else None
         if self.groups is not None:
-            # Groups first, then the lanes: what waited for it is LOOSE, and the next one who gets a message owns its
+            # Groups first, then the buckets: what waited for it is LOOSE, and the next one who gets a message owns its
             # group.
             self.groups.leave(consumer.id)
-            self._relabel(lambda lane: setattr(lane, "owner", LOOSE if lane.owner == consumer.id else lane.owner))
+            self._relabel(
+                lambda bucket: setattr(bucket, "owner", LOOSE if bucket.owner == consumer.id else bucket.owner)
+            )
         self._changed()
 
     def reading(self) -> bool:
@@ -236,7 +238,7 @@ class Choice:
         """No group belongs to anybody."""
         assert self.groups is not None
         self.groups.clear()
-        self._relabel(lambda lane: setattr(lane, "owner", LOOSE if lane.owner else NOBODY))
+        self._relabel(lambda bucket: setattr(bucket, "owner", LOOSE if bucket.owner else NOBODY))
 
     def _changed(self) -> None:
         """Who asks what has changed."""
@@ -269,19 +271,19 @@ class Choice:
 
     def _forget_bit(self, bit: int) -> None:
         self._used &= ~bit
-        self._relabel(lambda lane: lane.forget(bit))
+        self._relabel(lambda bucket: bucket.forget(bit))
 
     def _relabel(self, change: Callable[[MatchBucket], None]) -> None:
-        """Something is known otherwise of all lanes; equal ones become one."""
-        # As many steps as lanes, not messages, but for those that become one.
-        lanes, self.lanes = self.lanes, {}
-        for lane in lanes.values():
-            change(lane)
-            same = self.lanes.get(lane.key)
+        """Something is known otherwise of all buckets; equal ones become one."""
+        # As many steps as buckets, not messages, but for those that become one.
+        buckets, self.buckets = self.buckets, {}
+        for bucket in buckets.values():
+            change(bucket)
+            same = self.buckets.get(bucket.key)
             if same is None:
-                self.lanes[lane.key] = lane
+                self.buckets[bucket.key] = bucket
             else:
-                same.merge(lane)
+                same.merge(bucket)
         if self.transit is not None:
             change(self.transit)
 
@@ -344,32 +346,32 @@ class Choice:
             result.setdefault((bits | add) & ~remove, []).extend(at)
         return {bits: sorted(at) for bits, at in result.items()}
 
-    def lane(self, bits: int, owner: int, run: Run) -> MatchBucket:
+    def bucket(self, bits: int, owner: int, run: Run) -> MatchBucket:
         """Where a run waits of which everything is known."""
         again = bool(run.flags & REDELIVERED)
-        return self.lane_of((self.known, bits, owner, run.priority, run.attempts, again))
+        return self.bucket_of((self.known, bits, owner, run.priority, run.attempts, again))
 
-    def lane_of(self, key: Key) -> MatchBucket:
-        found = self.lanes.get(key)
+    def bucket_of(self, key: Key) -> MatchBucket:
+        found = self.buckets.get(key)
         if found is None:
-            found = self.lanes[key] = MatchBucket(key)
+            found = self.buckets[key] = MatchBucket(key)
         return found
 
     def park(self, bits: int, owner: int, run: Run) -> None:
         """The run waits."""
-        self.lane(bits, owner, run).add(run)
+        self.bucket(bits, owner, run).add(run)
         if run.ids[-1] > self.newest:
             self.newest = run.ids[-1]
 
     def stores(self) -> Iterator[deque[Run]]:
         """What waits in memory; who empties one of them need not tell."""
-        for lane in self.lanes.values():
-            yield lane.near
+        for bucket in self.buckets.values():
+            yield bucket.near
 
     def far(self) -> Iterator[Far]:
         """What waits elsewhere."""
-        for lane in self.lanes.values():
-            yield lane.far
+        for bucket in self.buckets.values():
+            yield bucket.far
         if self.transit is not None:
             yield self.transit.far
 
@@ -387,5 +389,7 @@ class Choice:
         if self.transit is not None or self.strange or self.paused or self.exclusive is not None:
             return False
         if queue.count or queue.far:
-            return False  # in lanes, or still to be looked at: a group that was not must not be dealt out like the rest
+            return (
+                False  # in buckets, or still to be looked at: a group that was not must not be dealt out like the rest
+            )
         return not (self.groups and len(self.groups)) and all(consumer.wish is None for consumer in queue.consumers)

@@ -1,23 +1,23 @@
 """Messages that have been looked at and wait, sorted by who may get them.
 
-A lane holds messages of which the same is known: which selectors they match, whose group they belong to, their
-priority and what was said of their deliveries. So the next message for a consumer is the first of some lanes, and
+A bucket holds messages of which the same is known: which selectors they match, whose group they belong to, their
+priority and what was said of their deliveries. So the next message for a consumer is the first of some buckets, and
 nobody looks at the others. What memory has no room for is *far*: of it only (id, position) is kept, 16 bytes, and the
 journal has the rest.
 
-Rule: ids ascend in a lane. Must not know consumers, selectors or turns.
+Rule: ids ascend in a bucket. Must not know consumers, selectors or turns.
 """
 
 # Example. Consumer 7 wants bit 1, consumer 8 bit 2; both are busy. Messages 1 (matches bit 1), 2 (bit 2), 3 (both), 4
 # (none).
-#     lanes     {1}: [1]   {2}: [2]   {1, 2}: [3]   {}: [4], each with "known: bits 1 and 2"
+#     buckets     {1}: [1]   {2}: [2]   {1, 2}: [3]   {}: [4], each with "known: bits 1 and 2"
 #     7 ready   the first of {1} and {1, 2} by id: 1, then 3. Neither 2 nor 4 is looked at
 #     8 ready   2; 3 is gone
-#     9 comes   wants bit 4, which no lane knows: the first of each lane is looked at once more, and moves on to a
-#               lane with "known: 1, 2 and 4"
+#     9 comes   wants bit 4, which no bucket knows: the first of each bucket is looked at once more, and moves on to a
+#               bucket with "known: 1, 2 and 4"
 #     memory    is short: 4 becomes far, (id, position); it is read back when somebody may want it
-# As many lanes as there are different answers, not messages: a thousand selectors that match by one header make about
-# a thousand lanes. Within a lane ids ascend, so its first message is its oldest.
+# As many buckets as there are different answers, not messages: a thousand selectors that match by one header make about
+# a thousand buckets. Within a bucket ids ascend, so its first message is its oldest.
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Far:
 
     def withdraw(self, spans: list[Span]) -> list[tuple[int, int]]:
         """Removes those inside the ascending spans."""
-        # Most lanes have nothing in the spans of one consumer that attaches again.
+        # Most buckets have nothing in the spans of one consumer that attaches again.
         low, high = spans[0][0], spans[-1][1]
         if not self._size or self._last() < low or self.first() > high:
             return []
@@ -191,16 +191,16 @@ class MatchBucket:
         near.extendleft(reversed(regroup({i: r for r in passed for i in r.ids}) if len(passed) > 1 else passed))
 
     def merge(self, other: MatchBucket) -> None:
-        """Everything of another lane."""
+        """Everything of another bucket."""
         runs = [*self.near, *other.near]
         self.near = deque(regroup({i: run for run in runs for i in run.ids}))
         for i, place in other.far.all():
             self.far.add((i,), place)
 
 
-def dress(run: Run, lane: MatchBucket) -> Run:
+def dress(run: Run, bucket: MatchBucket) -> Run:
     """A run that was read back, as it was when it was put away."""
-    run.attempts = lane.attempts
-    if lane.again:
+    run.attempts = bucket.attempts
+    if bucket.again:
         run.came_again()
     return run

@@ -21,7 +21,7 @@ def note(slot: Slot, consumers: Iterable[Consumer], why: str) -> None:
     """The selector of these was given up on; why: over what."""
     slot.counters.add("selector_overruns")
     for consumer in consumers:
-        # Not ended at once: whoever looks is in the middle of a list of consumers, or of lanes that end() would
+        # Not ended at once: whoever looks is in the middle of a list of consumers, or of buckets that end() would
         # change under it.
         slot.overran[consumer.id] = why
 

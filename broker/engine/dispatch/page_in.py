@@ -61,7 +61,7 @@ def read_on(slot: Slot, queue: Queue, turn: Turn) -> None:
 
 
 def _take(slot: Slot, queue: Queue, asked: int, runs: list[Run], turn: Turn) -> None:
-    # By whom it was asked for: recalls, then lanes, browsers, keys and cursors (0), else the front of the index.
+    # By whom it was asked for: recalls, then buckets, browsers, keys and cursors (0), else the front of the index.
     if asked < 0:
         _recalled(slot, queue, array("Q", list(queue.pages.recalls)[:-asked]), runs, turn)
         return

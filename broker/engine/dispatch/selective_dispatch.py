@@ -1,21 +1,21 @@
 """Handing out where not everybody may get everything: selectors, no-local, groups, exclusive consumers.
 
-A message is looked at once. Whoever is ready and may have it gets it; otherwise it waits in a lane (match_buckets.py),
-and when somebody becomes ready, the first messages of the lanes he may take from are his.
+A message is looked at once. Whoever is ready and may have it gets it; otherwise it waits in a bucket
+(match_buckets.py), and when somebody becomes ready, the first messages of the buckets he may take from are his.
 
 Rule: for each consumer, and for each group, order is that of the ids within a priority, whatever waits for others.
-Must not know sessions, nor how lanes and selectors work inside.
+Must not know sessions, nor how buckets and selectors work inside.
 """
 
 # Example. Consumers 7 ("a = 1") and 8 ("b = 1"), both with a window of one. Runs come: 1 (a), 2 (a), 3 (b), 4 (a and
 # b).
-#     from_queue   1 to 7. 2 is looked at: only 7 may have it, and it is full: lane {a}. 3 to 8. Nobody is ready: 4 is
+#     from_queue   1 to 7. 2 is looked at: only 7 may have it, and it is full: bucket {a}. 3 to 8. Nobody is ready: 4 is
 #                  not looked at, and stays where it is
-#     ACK of 1     7 is ready. from_lanes: {a} has 2: to 7. Not 4: that is younger, and the lanes come first
-#     ACK of 3     8 is ready. from_lanes: nothing for it. from_queue: 4, to 8
-#     1 returns    had it not been acknowledged: it is at the head of the queue, older than what a lane has had, and
-#                  catch_up() puts it into its lane, before what waits there
-# So each message is looked at once (or again, when a selector comes that its lane does not know), and a consumer that
+#     ACK of 1     7 is ready. from_buckets: {a} has 2: to 7. Not 4: that is younger, and the buckets come first
+#     ACK of 3     8 is ready. from_buckets: nothing for it. from_queue: 4, to 8
+#     1 returns    had it not been acknowledged: it is at the head of the queue, older than what a bucket has had, and
+#                  catch_up() puts it into its bucket, before what waits there
+# So each message is looked at once (or again, when a selector comes that its bucket does not know), and a consumer that
 # is busy costs nobody else anything. Order for 7: 1, 2, and 4 had it come to 7: whatever may be its, by id.
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _BACK = 1024
 PIECE_NS = 1_000_000
 """Of looking, roughly, until the rest has to wait for the next turn."""
 _SEEN_NS = 50
-"""… of asking a consumer or a lane whether it is due."""
+"""… of asking a consumer or a bucket whether it is due."""
 
 Hands = dict[Consumer, list[int]]
 """Who gets which messages of a run."""
 Ways = list[tuple[int, int]]
-"""Of each message of a run: (bits, owner) of the lane it belongs to."""
+"""Of each message of a run: (bits, owner) of the bucket it belongs to."""
 
 
 def dispatch(slot: Slot, queue: Queue, choice: Choice, turn: Turn, gone: list[Run]) -> None:
@@ -65,7 +65,7 @@ def dispatch(slot: Slot, queue: Queue, choice: Choice, turn: Turn, gone: list[Ru
         return
     dealer = _Dealer(slot, queue, choice, turn, gone)
     # In this order: what came back, what waits, what is new. Each step is of older messages than the next.
-    if dealer.ready() and dealer.catch_up() and dealer.from_lanes() and dealer.from_queue():
+    if dealer.ready() and dealer.catch_up() and dealer.from_buckets() and dealer.from_queue():
         # Somebody is ready and memory has nothing for him: what waits for others is put away, and the next page read.
         choice.served(hungry=bool(dealer.ready()))
     for consumers, why in choice.overran(queue):
@@ -78,21 +78,21 @@ def dispatch(slot: Slot, queue: Queue, choice: Choice, turn: Turn, gone: list[Ru
 
 def put_away(slot: Slot, queue: Queue, choice: Choice) -> None:
     """Makes room in memory for what may be wanted: keeps the numbers of what waits, youngest first."""
-    for lane in sorted(
-        choice.lanes.values(), key=lambda lane: bool(choice.audience(queue, lane.bits, NOBODY).consumers)
+    for bucket in sorted(
+        choice.buckets.values(), key=lambda bucket: bool(choice.audience(queue, bucket.bits, NOBODY).consumers)
     ):
-        near = lane.near
-        # Whole runs with a position, the youngest first: what is next for somebody stays. First of lanes that nobody
+        near = bucket.near
+        # Whole runs with a position, the youngest first: what is next for somebody stays. First of buckets that nobody
         # could take from.
         while near and queue.nbytes * 2 > slot.limit and near[-1].position and not near[-1].flags & BLOB:
             run = near.pop()
             queue.left(run)
-            lane.far.add(run.ids, run.position)
+            bucket.far.add(run.ids, run.position)
             queue.put_far(len(run.ids))
 
 
 def fetched(queue: Queue, choice: Choice, runs: list[Run]) -> None:
-    """The journal's answer to what was asked of it for a lane."""
+    """The journal's answer to what was asked of it for a bucket."""
     transit, asked = choice.transit, choice.asked
     if transit is None:
         choice.learned()
@@ -102,7 +102,7 @@ def fetched(queue: Queue, choice: Choice, runs: list[Run]) -> None:
             choice.strange.pop(position, None)
         return
     choice.was_read_back()
-    lane = choice.lane_of(transit.key)
+    bucket = choice.bucket_of(transit.key)
     wanted: dict[int, set[int]] = {}
     for i, position in transit.far.all():
         wanted.setdefault(position, set()).add(i)
@@ -112,14 +112,14 @@ def fetched(queue: Queue, choice: Choice, runs: list[Run]) -> None:
         ids = wanted.get(run.position, set())
         at = [n for n, i in enumerate(run.ids) if i in ids]
         if at:
-            part = dress(run if len(at) == len(run.ids) else pick(run, at), lane)
-            lane.add(part)
+            part = dress(run if len(at) == len(run.ids) else pick(run, at), bucket)
+            bucket.add(part)
             queue.added(part, known=True)
     for position in asked[:used]:
         queue.come_near(len(wanted.pop(position, ())))
     for position, ids in wanted.items():
-        # Where it was: the lane is in order, and the next one who wants it asks again.
-        lane.far.add(sorted(ids), position)
+        # Where it was: the bucket is in order, and the next one who wants it asks again.
+        bucket.far.add(sorted(ids), position)
 
 
 def _learn(slot: Slot, queue: Queue, choice: Choice, turn: Turn) -> None:
@@ -128,17 +128,17 @@ def _learn(slot: Slot, queue: Queue, choice: Choice, turn: Turn) -> None:
         slot.fetch(queue, choice.learn(_BACK), turn)
 
 
-def _rank(lane: MatchBucket) -> tuple[int, int]:
-    return -lane.priority, lane.first()
+def _rank(bucket: MatchBucket) -> tuple[int, int]:
+    return -bucket.priority, bucket.first()
 
 
-def _wants(consumer: Consumer, lane: MatchBucket) -> bool:
-    """May the first message of the lane be the consumer's, as far as is known."""
-    if lane.owner not in (NOBODY, LOOSE, consumer.id):
+def _wants(consumer: Consumer, bucket: MatchBucket) -> bool:
+    """May the first message of the bucket be the consumer's, as far as is known."""
+    if bucket.owner not in (NOBODY, LOOSE, consumer.id):
         return False
     bit = consumer.bit
-    # The last: its selector came after the lane was looked at, so it may want it.
-    return not bit or bool(bit & lane.bits) or not bit & lane.known
+    # The last: its selector came after the bucket was looked at, so it may want it.
+    return not bit or bool(bit & bucket.bits) or not bit & bucket.known
 
 
 class _Wanting:
@@ -154,12 +154,12 @@ class _Wanting:
         # Someone without a wish may have everything that is nobody else's.
         self._greedy = any(not consumer.bit for consumer in consumers)
 
-    def wants(self, lane: MatchBucket) -> bool:
-        if lane.owner not in (NOBODY, LOOSE):
-            owner = self._by_id.get(lane.owner)
-            return owner is not None and _wants(owner, lane)
-        # One comparison of bits for all who are ready: lanes × consumers would be asked otherwise, in every round.
-        return self._greedy or bool(self._bits & (lane.bits | ~lane.known))
+    def wants(self, bucket: MatchBucket) -> bool:
+        if bucket.owner not in (NOBODY, LOOSE):
+            owner = self._by_id.get(bucket.owner)
+            return owner is not None and _wants(owner, bucket)
+        # One comparison of bits for all who are ready: buckets × consumers would be asked otherwise, in every round.
+        return self._greedy or bool(self._bits & (bucket.bits | ~bucket.known))
 
 
 class _Dealer:
@@ -204,7 +204,7 @@ class _Dealer:
         """What came back to the head of the queue takes its place among what waits. False: not all of it yet."""
         queue, choice = self._queue, self._choice
         for level in queue.levels or (queue.ready,):
-            # Everything older than the youngest that was ever in a lane has been looked at before, or came back: its
+            # Everything older than the youngest that was ever in a bucket has been looked at before, or came back: its
             # place is among what waits.
             while level and level[0].ids[0] < choice.newest:
                 if self._enough():
@@ -215,44 +215,44 @@ class _Dealer:
                     self._park_all(run, level)
         return True
 
-    def from_lanes(self) -> bool:
+    def from_buckets(self) -> bool:
         """Hands out what waits, as far as anybody is ready for it. False: the log has to be told first."""
         choice, levels = self._choice, self._queue.levels
         while ready := self.ready():
             waiting, wanting = self._waiting(), _Wanting(ready)
-            # Also a look that finds nothing takes its time, and there may be ten thousand lanes.
+            # Also a look that finds nothing takes its time, and there may be ten thousand buckets.
             self._work += _SEEN_NS * 2 * (len(waiting) + len(ready))
-            wanted = [lane for lane in waiting if wanting.wants(lane)]
+            wanted = [bucket for bucket in waiting if wanting.wants(bucket)]
             if not wanted:
                 return True
             if self._enough():
                 return False
             # The highest priority, then the oldest: this is the order that was promised to each consumer.
-            lane = min(wanted, key=_rank)
+            bucket = min(wanted, key=_rank)
             # What is new and of a higher priority comes before what waits.
-            if levels is not None and any(levels[lane.priority + 1 :]):
-                if not self.from_queue(lane.priority):  # what is new comes first there
+            if levels is not None and any(levels[bucket.priority + 1 :]):
+                if not self.from_queue(bucket.priority):  # what is new comes first there
                     return False
                 continue
-            takers = [consumer for consumer in ready if _wants(consumer, lane)]
-            if lane is choice.transit or lane.beyond():
-                self._read_back(lane)
+            takers = [consumer for consumer in ready if _wants(consumer, bucket)]
+            if bucket is choice.transit or bucket.beyond():
+                self._read_back(bucket)
                 # Its next message is on the disk: handed a younger one meanwhile, it would get them out of order.
                 # Others go on.
                 self._stuck.update([consumer.id for consumer in takers])
                 continue
-            certain = lane.owner != LOOSE and all([not c.bit or bool(c.bit & lane.known) for c in takers])
+            certain = bucket.owner != LOOSE and all([not c.bit or bool(c.bit & bucket.known) for c in takers])
             takings = _Wanting(takers)
             others = wanted if not certain else [w for w in wanted if takings.wants(w)]
-            # Up to where this lane may go: to the first message of another one that the same consumers may have.
-            firsts = [w.first() for w in others if w is not lane and w.priority == lane.priority]
-            if len(lane.far):
-                firsts.append(lane.far.first())
-            going = self._deal_lane if certain else self._look_again
-            goes_on = going(lane, min(firsts, default=0))
-            # Empty: gone, or there would soon be as many lanes as there ever were answers.
-            if not lane:
-                choice.lanes.pop(lane.key, None)
+            # Up to where this bucket may go: to the first message of another one that the same consumers may have.
+            firsts = [w.first() for w in others if w is not bucket and w.priority == bucket.priority]
+            if len(bucket.far):
+                firsts.append(bucket.far.first())
+            going = self._deal_bucket if certain else self._look_again
+            goes_on = going(bucket, min(firsts, default=0))
+            # Empty: gone, or there would soon be as many buckets as there ever were answers.
+            if not bucket:
+                choice.buckets.pop(bucket.key, None)
             if not goes_on:
                 return False
         return True
@@ -260,53 +260,53 @@ class _Dealer:
     def _waiting(self) -> list[MatchBucket]:
         return self._choice.waiting()
 
-    def _deal_lane(self, lane: MatchBucket, limit: int) -> bool:
+    def _deal_bucket(self, bucket: MatchBucket, limit: int) -> bool:
         """Its messages before `limit` (0: all), to those who may have them; everything is known of them."""
         queue = self._queue
-        audience = self._choice.audience(queue, lane.bits, lane.owner)
-        while lane.near and (not limit or lane.near[0].ids[0] < limit):
+        audience = self._choice.audience(queue, bucket.bits, bucket.owner)
+        while bucket.near and (not limit or bucket.near[0].ids[0] < limit):
             # Asked for each run: credit is used up on the way.
             consumers = self._able(audience.consumers)
             if not consumers:
                 return True
-            if self._enough() or not may_go(self._slot, queue, lane.near[0], self._turn):
+            if self._enough() or not may_go(self._slot, queue, bucket.near[0], self._turn):
                 return False
             self._work += _SEEN_NS * len(audience.consumers)
-            run = self._take(lane, limit)
+            run = self._take(bucket, limit)
             if self._expired(run):
                 continue
             rest = deal(self._slot, queue, audience, foremost(consumers), run, self._turn, self._gone)
             if rest is not None:
-                # Its own place: nothing in the lane is older.
-                lane.near.appendleft(rest)
+                # Its own place: nothing in the bucket is older.
+                bucket.near.appendleft(rest)
                 queue.added(rest, known=True)
         return True
 
-    def _look_again(self, lane: MatchBucket, limit: int) -> bool:
+    def _look_again(self, bucket: MatchBucket, limit: int) -> bool:
         """Somebody might want its first messages: finds out."""
-        return self._place(self._take(lane, limit), lane.near)
+        return self._place(self._take(bucket, limit), bucket.near)
 
-    def _take(self, lane: MatchBucket, limit: int) -> Run:
+    def _take(self, bucket: MatchBucket, limit: int) -> Run:
         """The first run, as far as it lies before `limit`."""
         queue = self._queue
-        run = lane.near.popleft()
+        run = bucket.near.popleft()
         queue.left(run)
         if limit and run.ids[-1] > limit:
-            # The rest begins at `limit`: another lane's message is before it.
+            # The rest begins at `limit`: another bucket's message is before it.
             cut = bisect_left(run.ids, limit)
             rest = run.cut(slice(cut, None))
-            lane.near.appendleft(rest)
+            bucket.near.appendleft(rest)
             queue.added(rest, known=True)
             run = run.cut(slice(cut))
         return run
 
-    def _read_back(self, lane: MatchBucket) -> None:
-        """Asks for the first messages of the lane, one lane at a time."""
+    def _read_back(self, bucket: MatchBucket) -> None:
+        """Asks for the first messages of the bucket, one bucket at a time."""
         queue, choice = self._queue, self._choice
         # Who is stuck waits for the answer under way; the dispatch behind it asks again.
         if queue.pages.fetching is not None or choice.transit is not None:
             return
-        self._slot.fetch(queue, choice.read_back(lane, _BACK), self._turn)
+        self._slot.fetch(queue, choice.read_back(bucket, _BACK), self._turn)
 
     # ── what is new ────────────────────────────────────────────────────────────────────────────────
 
@@ -351,7 +351,7 @@ class _Dealer:
         for consumer, at in hands.items():
             for part in self._cut(run, at):
                 deliver(self._slot, queue, consumer, part, self._turn, self._gone)
-        # What could not go is in its lane before False is returned: nothing is ever out of place.
+        # What could not go is in its bucket before False is returned: nothing is ever out of place.
         self._park(run, ways, {at for hand in hands.values() for at in hand})
         return going
 

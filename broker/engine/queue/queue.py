@@ -9,7 +9,7 @@ paged part order is strictly FIFO whatever the priorities.
 #     gate         accepted, not in the log yet           release: to ready, pages or agenda
 #     agenda       not due                                its time: to pages
 #     pages        in the journal alone                   a page is read: to ready
-#     ready        could be handed out (in lanes, too)     dispatch: to a consumer
+#     ready        could be handed out (in buckets, too)     dispatch: to a consumer
 #     a ledger     handed out (`delivering`)              ACK: gone. Anything else: to returned, delayed, moving
 #     returned     comes back in this turn                next dispatch: to its place at the head
 #     delayed      comes back at a time                   tick: to the head
@@ -188,7 +188,7 @@ class Queue:
                 self.out = self.out * delivering // self.handed
             self.handed = delivering
         plain = self.levels is None and self.choice is None
-        # With levels or lanes the runs are not counted one by one: each message is taken for one, which is the most
+        # With levels or buckets the runs are not counted one by one: each message is taken for one, which is the most
         # it can be.
         runs = (len(self.ready) if plain else self.count) + self.gate.entries + self.delayed.runs
         weight = (

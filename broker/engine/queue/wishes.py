@@ -80,8 +80,8 @@ def far_of(queue: Queue) -> Numbered:
     """What waits elsewhere, for browsers."""
     if queue.choice is None or not queue.far:
         return iter(()), 0
-    lanes = list(queue.choice.far())
-    return heapq.merge(*[far.all() for far in lanes]), sum(map(len, lanes))
+    buckets = list(queue.choice.far())
+    return heapq.merge(*[far.all() for far in buckets]), sum(map(len, buckets))
 
 
 def join(queue: Queue, consumer: Consumer) -> None:

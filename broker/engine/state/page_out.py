@@ -50,7 +50,7 @@ def put_away(slot: Slot, queue: Queue, most: int, turn: Turn, spill: bool, again
             would overtake it. Not where one that comes again may say what it holds: it is looked for in memory
             (resume.withdraw)."""
     excess = _held(queue) - slot.limit
-    # One that is not calm is left alone: what its kind, its lanes or its readers know of the index would be wrong.
+    # One that is not calm is left alone: what its kind, its buckets or its readers know of the index would be wrong.
     if excess <= 0 or not _calm(queue):
         return 0
     excess += slot.limit // 2

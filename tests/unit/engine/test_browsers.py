@@ -122,7 +122,7 @@ def test_a_consumer_of_what_is_on_the_disk_and_a_browser_have_pages_by_turns(sel
 
 
 def sorted_out(messages: int, colours: int = 40, **settings: int) -> World:
-    """A queue all of whose messages have been looked at and wait, in a lane for each colour."""
+    """A queue all of whose messages have been looked at and wait, in a bucket for each colour."""
     world = World(**settings)
     world.do(
         *[Subscribe(7, 1, 0, 100 + n, "q0", ANYCAST, CLIENT, room=0, selector=f"c = '{n}'") for n in range(colours)]

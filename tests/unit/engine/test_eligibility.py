@@ -64,7 +64,7 @@ def test_selectors_come_and_go_and_their_bits_are_used_again():
         assert ids(send(w, {"id": f"r{n}"}), n + 1)
         w.unsubscribe(n + 1)
     choice = w.engine._slot.queues[1].choice
-    assert choice.known < 1 << 12 and len(choice.lanes) < 12
+    assert choice.known < 1 << 12 and len(choice.buckets) < 12
     assert ids(w.subscribe(2000), 2000) == [1]
 
 
@@ -98,7 +98,7 @@ def test_browsing_by_address():
 # ── exclusive ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-# ── lanes ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── buckets ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_far_is_sorted_whatever_comes_when():

@@ -85,7 +85,7 @@ def test_what_is_new_and_of_higher_priority_comes_before_what_waits():
     assert values(w.effects, "a") == ["1", "high", "2", "3"]
 
 
-def test_what_waits_in_lanes_expires():
+def test_what_waits_in_buckets_expires():
     w = World()
     w.subscribe(1, selector="a = 'x'")
     run = batch({"a": "y"}, {"a": "y"})
@@ -116,7 +116,7 @@ def test_after_a_restart_selectors_find_their_messages():
     assert w.queue()["ready"] + w.queue()["paged"] + w.queue()["delivering"] == 0
 
 
-def test_an_edge_that_comes_back_claims_messages_from_lanes_wherever_they_wait():
+def test_an_edge_that_comes_back_claims_messages_from_buckets_wherever_they_wait():
     w = World(queue_memory_bytes=1000, page_bytes=300)
     w.subscribe(1, selector="color = 'red'")
     for n in range(60):
