@@ -123,7 +123,7 @@ def _recalled(slot: Slot, queue: Queue, asked: array[int], runs: list[Run], turn
 
 def _same(queue: Queue, found: dict[int, tuple[Run, int]]) -> Callable[[int], tuple[Run, int | None]]:
     """Messages with the same key may be one run: runs are equal only to themselves."""
-    return lambda i: (found[i][0], queue.counts.get(i))
+    return lambda i: (found[i][0], queue.tries.counts.get(i))
 
 
 def _counted(run: Run, attempts: int | None) -> None:
@@ -135,9 +135,9 @@ def _counted(run: Run, attempts: int | None) -> None:
 def _known(queue: Queue, run: Run) -> list[tuple[Run, int]]:
     """The messages of the run that are still in the queue, grouped by what the log says of them, with the time of
     their redelivery (0: now)."""
-    if (run.ids[0] > queue.restart.restored and not queue.counts) or not run.flags & DURABLE:
+    if (run.ids[0] > queue.restart.restored and not queue.tries.counts) or not run.flags & DURABLE:
         return [(run, 0)]
-    counts, due, settled, suspects = queue.counts, queue.due, queue.restart.settled, queue.restart.suspects
+    counts, due, settled, suspects = queue.tries.counts, queue.tries.due, queue.restart.settled, queue.restart.suspects
     if run.due:  # its id says nothing of when it may have been delivered
         suspects = [(run.ids[0], run.ids[-1])] if suspected(queue, run) else []
     keys = [

@@ -38,6 +38,7 @@ from ..messages.runs import Span
 from ..messages.unloaded import Stub
 from .agenda import Agenda
 from .delayed import Delayed
+from .delivery_attempts import DeliveryAttempts
 from .gate import CommitGate
 from .leaving import Leaving
 from .on_their_way import OnTheirWay
@@ -55,7 +56,7 @@ class Queue:
     last                    last id ever published to this queue.    sent   highest id delivered.
     spilled                 transient records of this queue are in the journal.
     expiry                  earliest expiry of a message in memory, 0: none expires.    swept   looked for at that time.
-    counts, due             durable messages that were out before: how often in vain; redelivery time while delayed.
+    tries                   durable messages that were out before: how often in vain, and when they come again.
     agenda                  what is not due yet (schedule.py); None: nothing ever was.
     out, handed             bytes, messages that consumers held when it was weighed last, and what they got since.
     weight                  what the account of the process has of it (weigh).
@@ -71,11 +72,11 @@ class Queue:
     """
 
     __slots__ = (
-        "address", "agenda", "auto_created", "book", "browsers", "choice", "consumers", "count", "counts", "declared",
-        "delayed", "deleted", "delivering", "due", "durable", "expiry", "far", "filter", "gate", "handed", "hidden",
-        "id", "idle_since", "kind", "last", "leaving", "levels", "moving", "name", "nbytes", "out", "owed", "pace",
-        "pages", "paused", "ready", "recurring", "restart", "returned", "routing", "selector", "sent", "settings",
-        "spilled", "start", "subscription", "swept", "tied", "watermark", "weight",
+        "address", "agenda", "auto_created", "book", "browsers", "choice", "consumers", "count", "declared",
+        "delayed", "deleted", "delivering", "durable", "expiry", "far", "filter", "gate", "handed", "hidden", "id",
+        "idle_since", "kind", "last", "leaving", "levels", "moving", "name", "nbytes", "out", "owed", "pace", "pages",
+        "paused", "ready", "recurring", "restart", "returned", "routing", "selector", "sent", "settings", "spilled",
+        "start", "subscription", "swept", "tied", "tries", "watermark", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -121,8 +122,7 @@ class Queue:
         self.consumers: list[Consumer] = []
         self.browsers: Browsers | None = None
         self.start = 0
-        self.counts: dict[int, int] = {}
-        self.due: dict[int, int] = {}
+        self.tries = DeliveryAttempts()
         self.out = self.handed = self.weight = 0
         self.returned: list[Run] = []
         self.leaving: deque[Leaving] | None = None
@@ -193,7 +193,7 @@ class Queue:
         runs = (len(self.ready) if plain else self.count) + self.gate.entries + self.delayed.runs
         weight = (
             self.nbytes + self.gate.nbytes + self.out + self.delayed.nbytes
-            + RUN * runs + MESSAGE * self.count + HELD * delivering + COUNT * len(self.counts)
+            + RUN * runs + MESSAGE * self.count + HELD * delivering + COUNT * len(self.tries.counts)
             + 8 * self.pages.index.size
         )  # fmt: skip
         if weight != self.weight:

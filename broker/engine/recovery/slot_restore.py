@@ -118,7 +118,7 @@ class Restore:
             queue.restart.came_back(queue.restored(run.ids[-1]), bool(run.flags & GROUPED))
             if record.dispatched:
                 extend(self.dispatched.setdefault(number, []), spans_of(run.ids))
-            if queue.counts:
+            if queue.tries.counts:
                 extend(self.counted.setdefault(number, []), spans_of(run.ids))
 
     def stretch(self, number: int, rows: list[Row]) -> None:
@@ -135,7 +135,7 @@ class Restore:
         table.extend(firsts, counts)
         grouped = queue.restart.grouped or any([f & GROUPED for f in flags])
         queue.restart.came_back(queue.restored(firsts[-1] + counts[-1] - 1), grouped)
-        if queue.counts:
+        if queue.tries.counts:
             spans = self.counted.setdefault(number, [])
             extend(spans, [(first, first + count - 1) for first, count in zip(firsts, counts, strict=True)])
 
@@ -176,8 +176,8 @@ class Restore:
     def settled(self, queue_id: int, spans: list[Span]) -> None:
         """These messages of a queue left it."""
         queue = self.slot.queues.get(queue_id)
-        if queue is not None and queue.counts:
-            self.slot.forget_counts(queue, spans)
+        if queue is not None and queue.tries.counts:
+            queue.tries.forget(spans)
 
     def _queue(self, queue: Queue, clean: bool, turn: Turn) -> None:
         slot, restart = self.slot, queue.restart
@@ -192,16 +192,14 @@ class Restore:
         elif not clean and restart.suspect_up_to(mark):
             turn.appends.append(MetaRecord(slot.number, "suspect", {"queue": queue.id, "id": mark}))
         restart.suspect(span for span in self.dispatched.get(queue.id, ()) if span[0] < slot.crashed_at)
-        if queue.counts:
+        if queue.tries.counts:
             live = self.counted.get(queue.id, [])
             # Counts of messages that are gone: the log may have settled them in a segment that is no more.
-            for i in [i for i in queue.counts if not inside(live, i) or inside(queue.restart.settled, i)]:
-                del queue.counts[i]
-                queue.due.pop(i, None)
-            if queue.counts:
+            queue.tries.keep(lambda i: inside(live, i) and not inside(queue.restart.settled, i))
+            if queue.tries.counts:
                 # A copy: what this leader counts itself says nothing of what an earlier one took away from a client
                 # (reattach._lost).
-                slot.inherited[queue.id] = dict(queue.counts)
+                slot.inherited[queue.id] = dict(queue.tries.counts)
 
     def _ids(self, data: dict[str, Any]) -> None:
         self.slot.replay_ids(data["next"])
@@ -247,13 +245,7 @@ class Restore:
             return
         due = data.get("due", 0)
         for first, last in data["spans"]:
-            ids = range(first, last + 1)
-            queue.counts.update(dict.fromkeys(ids, data["attempts"]))
-            if due:
-                queue.due.update(dict.fromkeys(ids, due))
-            else:
-                for i in ids:
-                    queue.due.pop(i, None)
+            queue.tries.note(range(first, last + 1), data["attempts"], due)
 
     def _due(self, data: dict[str, Any]) -> None:
         queue = self.slot.queues.get(data["queue"])
@@ -346,10 +338,10 @@ def small_state(slot: Slot) -> Iterator[list[MetaRecord]]:
             if queue.restart.suspect_to:
                 records.append(MetaRecord(number, "suspect", {"queue": queue.id, "id": queue.restart.suspect_to}))
             records += schedule.snapshot(number, queue)
-            if queue.counts:
+            if queue.tries.counts:
                 yield records
                 records = []
-                counted = list(queue.counts)
+                counted = list(queue.tries.counts)
                 # A queue with a million counts is five hundred bits: the loop is given back in between.
                 for at in range(0, len(counted), _COUNTS):
                     yield _counts(number, queue, counted[at : at + _COUNTS])
@@ -380,8 +372,8 @@ def _counts(number: int, queue: Queue, some: Sequence[int]) -> list[MetaRecord]:
     """Of these messages, as far as they still count."""
     groups: dict[tuple[int, int], list[int]] = {}
     for i in some:
-        if (attempts := queue.counts.get(i)) is not None:
-            groups.setdefault((attempts, queue.due.get(i, 0)), []).append(i)
+        if (attempts := queue.tries.counts.get(i)) is not None:
+            groups.setdefault((attempts, queue.tries.due.get(i, 0)), []).append(i)
     return [
         MetaRecord(number, "count", {"queue": queue.id, "attempts": attempts, "spans": spans_of(ids), "due": due})
         for (attempts, due), ids in groups.items()

@@ -267,13 +267,7 @@ def _record(slot: Slot, queue: Queue, runs: list[Run], attempts: int, due: int, 
     ids = [i for run in runs if run.flags & DURABLE for i in run.ids]
     if not ids:
         return
-    # Set, not added to: to replay the record twice does no harm.
-    queue.counts.update(dict.fromkeys(ids, attempts))
-    if due:
-        queue.due.update(dict.fromkeys(ids, due))
-    elif queue.due:
-        for i in ids:
-            queue.due.pop(i, None)
+    queue.tries.note(ids, attempts, due)
     # In this turn's records, before any effect of the turn is told: whoever gets it next finds the count in the log.
     data: dict[str, Any] = {"queue": queue.id, "attempts": attempts, "spans": spans_of(ids), "due": due}
     turn.appends.append(MetaRecord(slot.number, "count", data))
@@ -355,8 +349,8 @@ def moved(slot: Slot, move: Move, turn: Turn) -> None:
     if queue.durable and (move.run.flags & DURABLE or queue.recurring is not None):
         spans = spans_of(move.ids)
         turn.appends.append(SettleRecord(slot.number, queue.id, spans, True, move.why, turn.now))
-        if queue.counts:
-            slot.forget_counts(queue, spans)
+        if queue.tries.counts:
+            queue.tries.forget(spans)
     elif queue.spilled and move.run.blob is not None:
         # Until here the record had to keep the body.
         turn.appends.append(SettleRecord(slot.number, queue.id, spans_of(move.ids), durable=False))

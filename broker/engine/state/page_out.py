@@ -120,7 +120,7 @@ def _stored(queue: Queue, run: Run) -> bool:
         return not (run.flags & REDELIVERED or run.attempts)
     if not run.flags & DURABLE or not queue.durable:
         return False
-    return not (run.flags & REDELIVERED or run.attempts) or run.ids[0] in queue.counts
+    return not (run.flags & REDELIVERED or run.attempts) or run.ids[0] in queue.tries.counts
 
 
 def _spills(run: Run) -> bool:

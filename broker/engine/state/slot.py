@@ -16,7 +16,7 @@ what commands mean is decided elsewhere. Must not know commands.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
@@ -372,22 +372,8 @@ class Slot:
 
     def _settled(self, queue: Queue, spans: list[Span], turn: Turn, why: int) -> None:
         turn.appends.append(SettleRecord(self.number, queue.id, spans, True, why, turn.now))
-        if queue.counts:
-            self.forget_counts(queue, spans)
-
-    @staticmethod
-    def forget_counts(queue: Queue, spans: Iterable[Span]) -> None:
-        """Settled messages need no delivery count any more."""
-        counts, due = queue.counts, queue.due
-        for first, last in spans:
-            # The shorter walk of two: over the span, or over what is counted.
-            if last - first < len(counts):
-                gone: Iterable[int] = range(first, last + 1)
-            else:
-                gone = [i for i in counts if first <= i <= last]
-            for i in gone:
-                counts.pop(i, None)
-                due.pop(i, None)
+        if queue.tries.counts:
+            queue.tries.forget(spans)
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 

@@ -48,7 +48,7 @@ def recount(world: World) -> int:
             total += sum(run.size_of(run.ids.index(i)) + HELD for i, run in held.items())
             for run in consumer.flight or ():
                 total += run.nbytes + HELD * len(run.ids)
-        total += 8 * len(queue.pages.index) + 100 * len(queue.counts)
+        total += 8 * len(queue.pages.index) + 100 * len(queue.tries.counts)
     return total
 
 
