@@ -10,7 +10,7 @@ import grpc.aio
 import pytest
 from aiohttp import web
 
-from broker.admin.depths import ClusterDepths, NoNumber
+from broker.admin.depths import NoNumber
 from broker.admin.keda import externalscaler_pb2 as pb
 from broker.admin.scaler import SERVICE, Scaler
 from broker.config.settings import AdminSettings, ScalerSettings
@@ -134,27 +134,6 @@ async def owner(name, queues):
         yield Member(name, "owner", "", "boot", admin=f"127.0.0.1:{server.port}")
     finally:
         await server.stop()
-
-
-async def test_every_owner_is_asked():
-    async with owner("one", [entry("a", 3)]) as one, owner("two", [entry("a", 4), entry("b", 1)]) as two:
-        depths = ClusterDepths({"one": one, "two": two}, 1.0)
-        assert sum(each["waiting"] for each in await depths.queues("orders")) == 8
-        assert await depths.queues("nothing") == []
-        await depths.close()
-
-
-@pytest.mark.filterwarnings("ignore")
-async def test_one_owner_missing_is_no_number():
-    async with owner("one", [entry("a", 3)]) as one, owner("two", None) as two:
-        depths = ClusterDepths({"one": one, "two": two}, 1.0)
-        with pytest.raises(NoNumber, match="two"):
-            await depths.queues("orders")
-        with pytest.raises(NoNumber, match="three has no admin port"):
-            await ClusterDepths({"three": Member("three", "owner", "", "boot")}, 1.0).queues("orders")
-        with pytest.raises(NoNumber, match="no owner"):
-            await ClusterDepths({}, 1.0).queues("orders")
-        await depths.close()
 
 
 async def test_no_number_is_an_error_for_keda_and_silence_for_the_push():

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from click.testing import CliRunner
 
-from broker.admin.api import audit
-from broker.admin.api.access import Who
-from broker.admin.api.reading import ADDRESSES, Reading
 from broker.app.cli import main
 from broker.client import connect
 from tests.harness.api import login, running
@@ -75,58 +70,6 @@ async def test_others_may_not_ask(api):
     alice = {"headers": login("alice", "another passcode")}
     for path in ("/rights?user=alice&address=a", "/audit"):
         assert (await api.raw("GET", path, **alice))[0] == 403
-
-
-async def test_the_last_changes_are_told_and_no_more_than_are_kept(api, monkeypatch):
-    await api.call("POST", "/queues", 201, address="orders.eu")
-    line = (await api.get("/audit", q="orders.eu", limit=1))["items"][0]
-    assert line["who"] == "ada" and line["action"] == "create-queue" and line["outcome"] == "done"
-    await api.raw("POST", "/queues/orders.eu/move", json={"to": "elsewhere", "selector": "n = 1"})
-    line = (await api.get("/audit", q="elsewhere"))["items"][0]
-    assert line["more"] == {"to": '"elsewhere"', "selector": '"n = 1"', "done": "0"}
-    for n in range(audit.KEPT + 5):
-        audit.note("x", "y", "test", str(n), "done", long="z" * 5000)
-    rows = (await api.get("/audit", limit=audit.KEPT))["items"]
-    assert [row["target"] for row in rows[:2]] == [str(audit.KEPT + 4), str(audit.KEPT + 3)] and len(rows) == audit.KEPT
-    assert len(rows[0]["more"]["long"]) < audit.SHORT + 100
-    assert "a long passcode" not in json.dumps(rows)
-
-
-async def test_dead_letters_of_all_queues_together(tmp_path):
-    addresses = {"#": {"max_delivery_attempts": 1}, "b": {"max_delivery_attempts": 1, "dead_letter_address": "DLQ.b"}}
-    async with running(tmp_path, engine={"addresses": addresses}) as api, connect(api.url) as client:
-        assert (await api.get("/dead-letters"))["queues"] == []
-        for name, count in (("a", 2), ("b", 3)):
-            async with client.subscribe(name, ack="client-individual") as subscription:
-                for n in range(count):
-                    await client.send(name, f"{n}", receipt=True)
-                for _ in range(count):
-                    await (await anext(aiter(subscription))).nack()
-        told = await api.get("/dead-letters")
-        groups = {
-            row["name"]: [(group["address"], group["count"]) for group in row["groups"]] for row in told["queues"]
-        }
-        assert groups == {"DLQ.b": [("b", 3)], "DLQ": [("a", 2)]} and told["complete"]
-
-
-async def test_dead_letters_are_one_question_however_many_addresses_settings_name():
-    asked = []
-
-    class OneOwner:
-        async def ask(self, question):
-            asked.append(question)
-            names = [*question["addresses"][:3], "orders"]  # an owner of an earlier release tells of any
-            rows = [{"name": name, "address": name, "messages": 7, "at": [7, [name, name, 1]]} for name in names]
-            return [{"rows": rows[::-1], "total": len(rows), "more": False}], []
-
-    class Node:
-        def dead_letter_addresses(self):
-            return [f"DLQ.{n:03}" for n in range(500)]
-
-    reading = Reading(OneOwner(), None, Node(), None, ".")
-    found, _ = await reading.dead_letter_queues(Who("ada", "127.0.0.1", None, True), 21)
-    assert [row["name"] for row in found] == ["DLQ.000", "DLQ.001", "DLQ.002"]
-    assert len(asked) == 1 and len(asked[0]["addresses"]) == ADDRESSES
 
 
 def test_the_command_says_why(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.client import connect
-from tests.harness.api import Api, login, running
+from tests.harness.api import Api, running
 from tests.harness.waiting import eventually
 
 
@@ -59,35 +59,6 @@ async def test_ports_for_clients(tmp_path):
     assert public["port"] > 0 and public["host"] == "127.0.0.1"
 
 
-async def test_a_page_of_another_list_is_refused_by_name(api):
-    await filled(api)
-    page = (await api.get("/queues", limit=1))["next"]
-    for other in ("/queues?sort=-name&page=" + page, "/addresses?page=" + page, "/queues?page=xyz", "/queues?page=é"):
-        status, told = await api.raw("GET", other)
-        assert (status, told["type"]) == (400, "urn:stampede:problem:stale-page")
-        assert told["parameter"] == "page" and told["fix"]
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "problem", "says"),
-    [
-        ("/queues?colour=red", 400, "unknown-parameter", "sort"),
-        ("/queues?sort=colour", 400, "bad-value", "messages"),
-        ("/queues?limit=0", 400, "bad-value", "1 to"),
-        ("/queues?limit=1&limit=2", 400, "unknown-parameter", "twice"),
-        ("/queues?filled=perhaps", 400, "bad-value", "true or false"),
-        ("/queues/nothing", 404, "no-such-queue", "nothing"),
-        ("/queues/a%3A%3Anothing", 404, "no-such-queue", "a::nothing"),
-        ("/connections/77777", 404, "no-such-connection", "77777"),
-        ("/connections/x", 404, "no-such-connection", "number"),
-    ],
-)  # fmt: skip
-async def test_what_cannot_be_meant_is_named_with_the_fix(api, path, status, problem, says):
-    found, told = await api.raw("GET", path)
-    assert (found, told["type"]) == (status, f"urn:stampede:problem:{problem}")
-    assert says in told["detail"] + told["fix"]
-
-
 async def test_a_queue_says_why_nothing_is_delivered(api):
     await filled(api)
     told = await api.get("/queues/orders")
@@ -135,67 +106,3 @@ async def test_settings_come_with_their_reasons(api):
     assert rows["admin.hosts"]["why"]
     changed = await api.get("/settings", changed="true", q="journal.")
     assert {row["name"] for row in changed["items"]} == {"journal.segment_bytes", "journal.min_free_bytes"}
-
-
-async def test_the_document_says_what_there_is_and_nothing_else(api):
-    """Answers of every other test are held against it as well (tests/harness/api.py)."""
-    document = await api.get("/openapi.json")
-    mounted = {
-        (route.method, route.resource.canonical)
-        for route in api.broker.admin._runner.app.router.routes()
-        if route.resource.canonical.startswith("/api/v1") and route.method != "HEAD"
-    }
-    told = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    assert told == mounted
-    for methods in document["paths"].values():
-        for operation in methods.values():
-            assert operation["summary"] and all(p.get("description", p["in"]) for p in operation["parameters"])
-
-
-# ── who may ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_pages_of_others_are_refused_before_anything_else(api):
-    for headers, status, problem in (
-        ({"Host": "evil.example"}, 421, "unknown-host"),
-        ({"Origin": "http://evil.example"}, 403, "foreign-page"),
-        ({"Sec-Fetch-Site": "cross-site"}, 403, "foreign-page"),
-    ):
-        found, told = await api.raw("GET", "/queues", headers=headers)
-        assert (found, told["type"]) == (status, f"urn:stampede:problem:{problem}")
-    host = f"127.0.0.1:{api.broker.admin.port}"
-    assert (await api.raw("GET", "/queues", headers={"Host": host, "Origin": f"http://{host}"}))[0] == 200
-
-
-async def test_with_users_only_who_may(tmp_path):
-    from broker.edge.access.users import add_user
-
-    path = str(tmp_path / "users.toml")
-    for name, groups in (("ada", ["admin"]), ("bob", ["shop"]), ("eve", [])):
-        add_user(path, name, f"{name}-secret", groups)
-    permissions = {"orders.#": {"manage": "shop"}, "orders.secret": {"manage": "others"}}
-    ada, bob, eve = (login(name, f"{name}-secret") for name in ("ada", "bob", "eve"))
-    async with running(tmp_path, edge={"users_file": path, "permissions": permissions}, login=ada) as api:
-        for queue in ("orders", "orders.secret", "orders.eu", "mail"):
-            api.broker.shard.submit([send(queue)])
-        status, told = await api.raw("GET", "/queues")
-        assert (status, told["type"]) == (401, "urn:stampede:problem:no-login")
-        assert (await api.raw("GET", "/queues", headers=login("ada", "wrong")))[0] == 401
-        assert [row["name"] for row in (await api.raw("GET", "/queues", headers=ada))[1]["items"]] == [
-            "mail", "orders", "orders.eu", "orders.secret",
-        ]  # fmt: skip
-        seen = (await api.raw("GET", "/queues", headers=bob))[1]
-        assert [row["name"] for row in seen["items"]] == ["orders", "orders.eu"] and seen["total"] == 2
-        assert (await api.raw("GET", "/queues/mail", headers=bob))[0] == 404
-        status, told = await api.raw("GET", "/overview", headers=bob)
-        assert status == 403 and "admin.administrators" in told["fix"]
-        status, told = await api.raw("GET", "/queues", headers=eve)
-        assert status == 403 and "manage" in told["fix"]
-
-
-def send(address):
-    from broker.core.commands import Publish
-    from broker.core.ids import slot_of
-    from tests.unit.engine.world import ANYCAST, run_of
-
-    return Publish(slot_of(address), 0, 0, address, ANYCAST, run_of(b"\nx\0", durable=True))

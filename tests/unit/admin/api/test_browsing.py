@@ -1,0 +1,94 @@
+"""Messages looked at: a page at a time, and nothing is taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.admin.api.access import Who
+from broker.admin.api.reading import ADDRESSES, Reading
+from broker.client import connect
+from tests.harness.api import Api, running
+
+
+@pytest.fixture
+async def api(tmp_path):
+    async with running(tmp_path) as api:
+        yield api
+
+
+async def send(api: Api, queue: str, count: int, **headers: str) -> None:
+    async with connect(api.url) as client:
+        for n in range(count):
+            await client.send(
+                queue,
+                f"{n}",
+                {"destination-type": "ANYCAST", "n": str(n), "persistent": "true", **headers},
+                receipt=True,
+            )
+
+
+async def depth(api: Api, queue: str) -> int:
+    return sum([part["messages"] for part in (await api.get(f"/queues/{queue}"))["parts"]])
+
+
+async def test_messages_are_paged_filtered_and_previewed(api):
+    await send(api, "orders", 7, kind="new")
+    page = await api.get("/queues/orders/messages", limit=3, preview=0)
+    assert [row["body"] for row in page["items"]] == ["", "", ""]
+    assert page["items"][0]["length"] == 1 and not page["items"][0]["complete"]
+    assert ["kind", "new"] in page["items"][0]["headers"]
+    rest = await api.get("/queues/orders/messages", limit=3, preview=0, page=page["next"])
+    last = await api.get("/queues/orders/messages", limit=3, page=rest["next"])
+    assert [row["body"] for row in last["items"]] == ["6"] and last["next"] is None
+    status, told = await api.raw("GET", f"/queues/orders/messages?page={page['next']}")
+    assert status == 400 and "begin anew" in told["fix"]
+    some = await api.get("/queues/orders/messages", selector="n > 4")
+    assert [row["body"] for row in some["items"]] == ["5", "6"]
+    one = await api.get(f"/queues/orders/messages/{some['items'][1]['id']}")
+    assert one["body"] == "6" and one["complete"] and one["durable"]
+    assert (await api.raw("GET", "/queues/orders/messages/0-99999999"))[0] == 404
+    assert await depth(api, "orders") == 7, "nothing was taken"
+
+
+PERMISSIONS = {
+    "#": {"send": "ops", "consume": "*"},
+    "orders.eu": {"send": "eu, ops"},
+    "orders.eu::audit": {"consume": "ops"},
+}
+
+
+async def test_dead_letters_of_all_queues_together(tmp_path):
+    addresses = {"#": {"max_delivery_attempts": 1}, "b": {"max_delivery_attempts": 1, "dead_letter_address": "DLQ.b"}}
+    async with running(tmp_path, engine={"addresses": addresses}) as api, connect(api.url) as client:
+        assert (await api.get("/dead-letters"))["queues"] == []
+        for name, count in (("a", 2), ("b", 3)):
+            async with client.subscribe(name, ack="client-individual") as subscription:
+                for n in range(count):
+                    await client.send(name, f"{n}", receipt=True)
+                for _ in range(count):
+                    await (await anext(aiter(subscription))).nack()
+        told = await api.get("/dead-letters")
+        groups = {
+            row["name"]: [(group["address"], group["count"]) for group in row["groups"]] for row in told["queues"]
+        }
+        assert groups == {"DLQ.b": [("b", 3)], "DLQ": [("a", 2)]} and told["complete"]
+
+
+async def test_dead_letters_are_one_question_however_many_addresses_settings_name():
+    asked = []
+
+    class OneOwner:
+        async def ask(self, question):
+            asked.append(question)
+            names = [*question["addresses"][:3], "orders"]  # an owner of an earlier release tells of any
+            rows = [{"name": name, "address": name, "messages": 7, "at": [7, [name, name, 1]]} for name in names]
+            return [{"rows": rows[::-1], "total": len(rows), "more": False}], []
+
+    class Node:
+        def dead_letter_addresses(self):
+            return [f"DLQ.{n:03}" for n in range(500)]
+
+    reading = Reading(OneOwner(), None, Node(), None, ".")
+    found, _ = await reading.dead_letter_queues(Who("ada", "127.0.0.1", None, True), 21)
+    assert [row["name"] for row in found] == ["DLQ.000", "DLQ.001", "DLQ.002"]
+    assert len(asked) == 1 and len(asked[0]["addresses"]) == ADDRESSES

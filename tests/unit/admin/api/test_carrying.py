@@ -1,0 +1,153 @@
+"""Messages carried from queue to queue: in order, whole, and given back when nobody waits any more."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import quote
+
+import pytest
+
+from broker.client import connect
+from tests.harness.api import Api, running
+from tests.harness.waiting import eventually
+
+
+@pytest.fixture
+async def api(tmp_path):
+    async with running(tmp_path) as api:
+        yield api
+
+
+async def send(api: Api, queue: str, count: int, **headers: str) -> None:
+    async with connect(api.url) as client:
+        for n in range(count):
+            await client.send(
+                queue,
+                f"{n}",
+                {"destination-type": "ANYCAST", "n": str(n), "persistent": "true", **headers},
+                receipt=True,
+            )
+
+
+async def bodies(api: Api, queue: str) -> list[str]:
+    return [row["body"] for row in (await api.get(f"/queues/{queue}/messages", limit=200))["items"]]
+
+
+async def depth(api: Api, queue: str) -> int:
+    return sum([part["messages"] for part in (await api.get(f"/queues/{queue}"))["parts"]])
+
+
+async def dead(api: Api, queue: str, count: int) -> None:
+    """So many messages that were rejected are among the dead letters."""
+    await send(api, queue, count)
+    async with connect(api.url) as client, client.subscribe(queue, ack="client-individual") as subscription:
+        async for message in subscription:
+            await message.nack(headers={"requeue": "false"}, receipt=True)
+            count -= 1
+            if not count:
+                break
+
+
+async def test_a_purge_of_all_and_of_some(api):
+    await api.call("POST", "/queues", 201, address="orders")
+    await send(api, "orders", 5)
+    told = await api.call("POST", "/queues/orders/purge", selector="n BETWEEN 1 AND 2")
+    assert (told["done"], told["more"], told["left"]) == (2, False, [])
+    assert await bodies(api, "orders") == ["0", "3", "4"]
+    ids = [row["id"] for row in (await api.get("/queues/orders/messages"))["items"]]
+    assert (await api.call("POST", "/queues/orders/purge", ids=ids[1:2]))["done"] == 1
+    assert await bodies(api, "orders") == ["0", "4"]
+    assert (await api.call("POST", "/queues/orders/purge"))["done"] == 2
+    assert await depth(api, "orders") == 0
+
+
+async def test_messages_are_moved_and_copied_in_order(api):
+    await send(api, "orders", 6)
+    told = await api.call("POST", "/queues/orders/copy", to="copies", selector="n < 2")
+    assert told["done"] == 2
+    told = await api.call("POST", "/queues/orders/move", to="archive", limit=4)
+    assert (told["done"], told["more"]) == (4, True)
+    assert await bodies(api, "archive") == ["0", "1", "2", "3"]
+    told = await api.call("POST", "/queues/orders/move", to="archive", limit=4)
+    assert (told["done"], told["more"]) == (2, False)
+    assert await bodies(api, "archive") == ["0", "1", "2", "3", "4", "5"]
+    assert await bodies(api, "copies") == ["0", "1"]
+
+
+async def test_dead_letters_go_back_where_they_come_from(tmp_path):
+    addresses = {"#": {"dead_letter_address": "DLQ"}}
+    async with running(tmp_path, engine={"addresses": addresses}) as api:
+        await dead(api, "orders", 5)
+        await dead(api, "mail", 2)
+        await eventually(lambda: "DLQ" in {a for e in api.broker.shard.engines.values() for a in e.shown.addresses})
+        told = await api.get("/queues/DLQ/dead-letters")
+        assert {(group["address"], group["reason"], group["count"]) for group in told["groups"]} == {
+            ("orders", "rejected", 5), ("mail", "rejected", 2),
+        }  # fmt: skip
+        ids = [row["id"] for row in (await api.get("/queues/DLQ/messages"))["items"]]
+        assert (await api.call("POST", "/queues/DLQ/retry", ids=[ids[3], ids[1]]))["done"] == 2
+        assert await bodies(api, "orders") == ["1", "3"]
+        told = await api.call("POST", "/queues/DLQ/retry", address="orders")
+        assert told["done"] == 3 and told["left"][0]["count"] == 2
+        assert await bodies(api, "orders") == ["1", "3", "0", "2", "4"]
+        assert await bodies(api, "DLQ") == ["0", "1"], "what comes from elsewhere stays, in its order"
+        (row, *_) = (await api.get("/queues/orders/messages"))["items"]
+        assert not [name for name, _ in row["headers"] if name.startswith("_AMQ_ORIG") or "reason" in name]
+        assert (await api.call("POST", "/queues/DLQ/retry", reason="expired"))["done"] == 0
+        assert (await api.call("POST", "/queues/DLQ/retry"))["done"] == 2
+
+
+async def test_what_its_address_does_not_take_stays_a_dead_letter(tmp_path):
+    addresses = {
+        "#": {"dead_letter_address": "DLQ"},
+        "full": {"dead_letter_address": "DLQ", "max_size_messages": 1, "full_policy": "FAIL"},
+    }
+    async with running(tmp_path, engine={"addresses": addresses}) as api:
+        await dead(api, "full", 1)
+        await dead(api, "full", 1)
+        await dead(api, "orders", 1)
+        await send(api, "full", 1)
+        told = await api.call("POST", "/queues/DLQ/retry")
+        assert told["done"] == 1
+        assert [entry["count"] for entry in told["left"]] == [2] and "full" in told["left"][0]["why"]
+        assert await depth(api, "DLQ") == 2
+
+
+async def test_what_a_client_wrote_of_its_origin_leads_no_letter_into_another_host(tmp_path):
+    """A client of a virtual host may send to its DLQ; who retried that sent it to the address of the default host."""
+    async with running(tmp_path) as api:
+        for queue, origin, back in (
+            ("$host/shop.DLQ", "orders", 0),
+            ("DLQ", "$host/shop.orders", 0),
+            ("$host/shop.DLQ", "$host/shop.orders", 1),
+            ("DLQ", "$scheduled.orders", 0),  # where it would be dropped when its time came
+            ("DLQ", "$temp.00", 0),
+        ):
+            name, said = quote(queue, ""), [f"_AMQ_ORIG_ADDRESS:{origin}"]
+            await api.call("POST", f"/addresses/{name}/messages", 201, headers=said, body="x", queue=queue)
+            told = await api.call("POST", f"/queues/{name}/retry")
+            assert told["done"] == back, (queue, origin)
+
+
+async def test_large_messages_are_moved_with_their_bodies(tmp_path):
+    async with running(tmp_path, wire={"large_body_bytes": 10_000}) as api:
+        body = b"x" * 300_000
+        async with connect(api.url) as client:
+            await client.send("orders", body, {"destination-type": "ANYCAST"}, receipt=True)
+        (row,) = (await api.get("/queues/orders/messages"))["items"]
+        assert row["large"] and row["length"] == 300_000
+        assert (await api.call("POST", "/queues/orders/move", to="archive"))["done"] == 1
+        async with connect(api.url) as client, client.subscribe("archive") as subscription:
+            assert await (await anext(aiter(subscription))).read() == body
+
+
+async def test_an_errand_that_is_given_up_gives_everything_back(api, monkeypatch):
+    """In its order, and nobody's attempts are counted."""
+    await send(api, "orders", 5)
+    monkeypatch.setattr("broker.admin.desk.carrying._Work._commit", lambda *_: asyncio.sleep(1000))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(2):
+            await api.raw("POST", "/queues/orders/move", json={"to": "b"})
+    await eventually(lambda: not [e for e in api.broker.shard.engines.values() if e.shown.consumers])
+    rows = (await api.get("/queues/orders/messages"))["items"]
+    assert [(row["body"], row["attempts"]) for row in rows] == [(str(n), 0) for n in range(5)]
