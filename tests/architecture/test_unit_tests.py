@@ -16,13 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 WITHOUT: dict[str, int] = {
     "broker/admin": 2,
-    "broker/app": 27,
-    "broker/edge": 17,
-    "broker/link": 11,
+    "broker/app": 21,
+    "broker/edge": 14,
+    "broker/link": 5,
     "broker/metadata": 2,
     "broker/seams": 4,
     "broker/selector": 10,
-    "pipeline/broker_pipeline": 11,
+    "pipeline/broker_pipeline": 4,
 }
 """Modules that have none yet, room by room; a room that is not named has none. Lower it with each that you write."""
 

@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.files import move, remove, write_pieces
 from broker_pipeline.manifests import Archive, DataFile, State
-from broker_pipeline.replay import Plan, left, plan
 from broker_pipeline.report import growth
 from broker_pipeline.upkeep import retain
-
-
-def test_a_file_is_whole_or_what_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "deep/a.json"
-    write_pieces(str(path), [b"one", b"", b"x" * (3 << 20)])
-    assert path.read_bytes() == b"one" + b"x" * (3 << 20)
-
-    def broken() -> Iterator[bytes]:
-        yield b"two"
-        raise RuntimeError("the reader went away")
-
-    with pytest.raises(RuntimeError):
-        write_pieces(str(path), broken())
-    assert path.read_bytes()[:3] == b"one" and [each.name for each in path.parent.iterdir()] == ["a.json"]
-    move(str(path), str(tmp_path / "other/b.json"))
-    remove(str(path))
-    remove(str(tmp_path / "other/b.json"))
-    assert not list((tmp_path / "other").iterdir())
 
 
 def file(date: str, nbytes: int, name: str = "x") -> DataFile:
@@ -93,34 +71,3 @@ def test_days_until_the_disk_is_full(sizes: list[int], free: int | None, daily: 
     files = [file(f"2026-11-{day:02}", nbytes) for day, nbytes in enumerate(sizes, 1)]
     found = growth(State(files={each.path: each for each in files}), free)
     assert (found["bytes_per_day"], found["days_until_full"], found["bytes"]) == (daily, until, sum(sizes))
-
-
-def test_an_id_of_a_replay_stands_for_one_thing(tmp_path: Path) -> None:
-    archive = Archive(str(tmp_path))
-    wanted = Plan("monday", "/queue/again", ("a",), ends={"1": 7})
-    archive.store.write("replays/monday.json", [json.dumps(asdict(wanted)).encode()])
-    again = plan(archive, {}, Plan("monday", "/queue/again", ("a",)))
-    assert again == wanted, "with the ends that it had"
-    with pytest.raises(PipelineError, match="was something else before"):
-        plan(archive, {}, Plan("monday", "/queue/elsewhere", ("a",)))
-    with pytest.raises(PipelineError, match="letters, digits"):
-        plan(archive, {}, Plan("../monday", "/queue/again", ("a",)))
-
-
-def test_what_has_been_noted_is_not_sent_again(tmp_path: Path) -> None:
-    class Rows:
-        condition = ""
-
-        def where(self, condition: str) -> Any:
-            self.condition = condition
-            return self
-
-    archive, found = Archive(str(tmp_path)), Rows()
-    assert left(archive, "replays/x.done", found) is found and not found.condition
-    archive.store.write("replays/x.done", [b"[3, 40, 2]"])
-    condition = left(archive, "replays/x.done", found).condition.replace(" = ", " == ")
-    sent = [
-        place for place in [(2, 99, 9), (3, 40, 1), (3, 40, 2), (3, 40, 3), (3, 41, 0), (4, 0, 0)]
-        if not eval(condition, dict(zip(("slot", "offset", "index"), place, strict=True)))
-    ]  # fmt: skip
-    assert sent == [(2, 99, 9), (3, 40, 1), (3, 40, 2)]

@@ -9,7 +9,6 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -17,13 +16,10 @@ import pytest
 from broker.app.live import live as live_module
 from broker.app.live.live import LiveSettings
 from broker.app.live.live_users import LiveUsers
-from broker.app.live.shrinking import Partitions
 from broker.app.process.process import _serve
 from broker.config.settings import EngineSettings, Settings
-from broker.core.errors import ConfigError
 from broker.edge.access import users as users_module
 from broker.edge.access.users import add_user
-from broker.engine.address.address_settings import Matcher
 
 PASSCODE = "a long passcode"
 
@@ -94,9 +90,6 @@ def kept(folder: Path) -> dict[str, Any]:
     return {table: {name: change["values"] for name, change in entries.items()} for table, entries in found.items()}
 
 
-# ── turns ───────────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_change_whose_asker_has_gone_is_made_before_the_next_one(live, used, tmp_path, monkeypatch):
     held = Held(live_module.replace_whole)
     monkeypatch.setattr(live_module, "replace_whole", held)
@@ -125,9 +118,6 @@ async def test_what_could_not_be_applied_is_with_the_next_change(live, used):
     assert used.engines[-1].queues == {"a": {"selector": "n > 1"}}
 
 
-# ── entries ─────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
     ("table", "values"),
     [("permissions", {"send": "ops"}), ("queues", {"selector": "n > 1"}), ("addresses", {"paused": True})],
@@ -144,79 +134,6 @@ async def test_an_entry_of_which_all_is_taken_back_is_gone(live, tmp_path, table
 async def test_an_entry_that_says_nothing_can_be_made(live, tmp_path):
     await live.change("queues", "plain", {}, "ada")
     assert kept(tmp_path) == {"engine.queues": {"plain": {}}}
-
-
-@pytest.mark.parametrize(
-    ("file", "entry", "fewer", "allowed"),
-    [
-        ({"pt.#": {"partitions": 4}}, "pt.c", 1, 4),
-        ({"pt.#": {"partitions": 4}}, "pt.*", 2, 5),
-        ({}, "pt.c", 0, 1),
-    ],
-)
-async def test_an_address_keeps_its_partitions_whichever_entry_they_come_from(
-    tmp_path, used, file, entry, fewer, allowed
-):
-    live = settings_of(tmp_path, used, file)
-    with pytest.raises(ConfigError, match="partitions"):
-        await live.change("addresses", entry, {"partitions": fewer}, "ada")
-    assert not used.engines
-    await live.change("addresses", entry, {"partitions": allowed}, "ada")
-
-
-async def test_an_entry_with_as_many_partitions_as_its_pattern_can_be_taken_back(tmp_path, used):
-    live = settings_of(tmp_path, used, {"pt.#": {"partitions": 4}})
-    await live.change("addresses", "pt.x", {"partitions": 4}, "ada")
-    await live.forget("addresses", "pt.x")
-    await live.change("addresses", "pt.x", {"partitions": 5}, "ada")
-    with pytest.raises(ConfigError, match=r"pt\.x has 5 partitions, 4 are fewer"):
-        await live.forget("addresses", "pt.x")
-
-
-def test_partitions_are_found_as_the_engine_finds_them():
-    random = Random(7)
-    words = ["a", "b", "*", "#", "$x"]
-    for _ in range(300):
-        names = {".".join(random.choices(words, k=random.randint(1, 3))) for _ in range(6)}
-        names |= {f"$host/s.{name}" for name in random.sample(sorted(names), 2)}
-        table = {name: {"partitions": random.randint(1, 5)} for name in names if "#" not in name.split(".")[:-1]}
-        engine = EngineSettings(addresses=table)
-        found, match = Partitions(engine), Matcher(engine)
-        for name in [*table, "a.b", "b", "$x.a", "a.b.a", "$host/s.a.b", "$host/t.a"]:
-            if name in match._exact or not match.is_pattern(name):
-                assert found.of(name) == match(name).partitions, (name, table)
-
-
-# ── users ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_an_administrator_is_always_left(live):
-    people = live.people
-    for groups in (None, [], ["eu"]):
-        with pytest.raises(ConfigError, match=r"admin\.administrators \(admin\).* first add a user"):
-            await people.set("ada", PASSCODE, groups)
-    assert await people.all() == {}
-    await people.set("ada", PASSCODE, ["eu", "admin"])
-    await people.set("bob", PASSCODE, None)
-    for groups in ([], ["eu"]):
-        with pytest.raises(ConfigError, match=r"admin\.administrators"):
-            await people.set("ada", None, groups)
-    with pytest.raises(ConfigError, match=r"admin\.administrators"):
-        await people.remove("ada")
-    await people.set("ada", "another passcode", None)
-    await people.set("bob", None, ["admin"])
-    await people.set("ada", None, [])
-    assert await people.all() == {"ada": (), "bob": ("admin",)}
-
-
-async def test_no_user_is_made_where_none_of_them_could_use_the_api(tmp_path):
-    people = LiveUsers(str(tmp_path / "users.toml"), lambda: None, frozenset())
-    with pytest.raises(ConfigError, match=r"admin\.administrators is empty"):
-        await people.set("ada", PASSCODE, ["admin"])
-    assert not (tmp_path / "users.toml").exists()
-
-
-# ── SIGHUP ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Starting:

@@ -16,38 +16,21 @@ from broker.core.commands import (
     Grant,
     Hold,
     Inquire,
-    Prepare,
     Publish,
     Resume,
     Settle,
     Subscribe,
-    Transact,
     Unsubscribe,
 )
-from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code, ProtocolViolation
-from broker.core.message import BLOB, DURABLE, Blob, Run
-from broker.core.reasons import Reason
+from broker.core.message import BLOB, DURABLE
 from broker.link.codec import command_codec
-from broker.link.codec.codec import Open, SlotState, Unknown, decode_down, decode_up, sequence
+from broker.link.codec.codec import Open, decode_up
 from broker.link.codec.command_codec import put_command, take_commands
-from broker.link.codec.effect_codec import DownBuilder, take_effects
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import run_of
 
-SLOT = 9
 TOKEN = 0x1234_5678_9ABC_DEF0 >> 1
-
-
-def fields(value):
-    """What an object holds, as plain data."""
-    if isinstance(value, list | tuple):
-        return [fields(each) for each in value]
-    if isinstance(value, range):
-        return list(value)
-    if hasattr(value, "__slots__"):
-        return {name: fields(getattr(value, name)) for name in value.__slots__ if name not in ("parts", "position")}
-    return value
 
 
 def there(command):
@@ -55,10 +38,6 @@ def there(command):
     put_command(command, up)
     (back,) = take_commands(decode_up(up.SerializeToString()), TOKEN)
     return back
-
-
-def at_owner(number):
-    return TOKEN << 40 | number
 
 
 def commands():
@@ -88,87 +67,9 @@ def commands():
     ]
 
 
-@pytest.mark.parametrize("command", commands(), ids=lambda command: type(command).__name__)
-def test_a_command_arrives_as_it_was_in_the_name_space_of_its_edge(command):
-    expected = fields(command)
-    for name in ("session", "consumer"):
-        if name in expected:
-            expected[name] = at_owner(expected[name])
-    if "run" in expected:
-        expected["run"]["ids"] = []
-    assert fields(there(command)) == expected
-
-
-def test_parts_of_a_transaction_keep_the_edge_they_come_from():
-    mine = Settle(3, 9, 0, 4, [7], Outcome.ACK)
-    publish = Publish(8, 9, 0, "addr", Routing.ANYCAST, run_of(b"x"))
-    transact = there(Transact(3, 9, 6 << 8 | 3, [publish, mine], (0, 6)))
-    assert transact.dedup == (TOKEN, 6)
-    assert there(Transact(3, 9, 6 << 8 | 3, [publish, mine], (2, 1))).dedup == (sequence(TOKEN, 2), 1)
-    assert [type(part) for part in transact.parts] == [Publish, Settle]
-    assert [part.session for part in transact.parts] == [at_owner(9)] * 2
-    assert transact.parts[1].consumer == at_owner(4)
-    # The coordinator passes on what another edge asked: sessions stay that edge's, at every owner.
-    other = TOKEN - 1
-    passed = Settle(8, other << 40 | 9, 0, other << 40 | 4, [7], Outcome.ACK)
-    prepare = there(Prepare(8, 1, 2 << 8 | 8, "tx", 3, [passed], 6))
-    assert (prepare.session, prepare.coordinator, prepare.epoch) == (at_owner(1), 3, 6)
-    assert (prepare.parts[0].session, prepare.parts[0].consumer) == (other << 40 | 9, other << 40 | 4)
-    # A dead letter is nobody's: limits and the life time of its address look at that.
-    letter = Publish(8, 0, 0, "DLQ", Routing.UNSET, run_of(b"x"))
-    assert there(Prepare(8, 1, 2 << 8 | 8, "tx", 3, [letter], 6)).parts[0].session == 0
-
-
-def test_a_large_message_names_its_body():
-    run = Run(range(0), b"", [b"\n"], 1 + 1000 + 1, BLOB, blob=Blob(77, 1000))
-    publish = Publish(3, 9, 5 << 8 | 3, "addr", Routing.ANYCAST, run)
-    publish.ttl, publish.delay = 5_000, 1 << 40
-    again = there(publish)
-    assert (again.ttl, again.delay) == (5_000, 1 << 40)
-    back = again.run
-    assert (back.blob.id, back.blob.length, back.nbytes) == (77, 1000, 1002)
-
-
 def test_open_is_for_the_link_alone():
     back = there(Open(200, 17))
     assert (type(back), back.slot, back.epoch) == (Open, 200, 17)
-
-
-def test_effects_arrive_in_their_order_and_a_shared_run_once():
-    shared = run_of(b"x" * 5000, b"y" * 5000, ids=range(10, 12))
-    other = run_of(b"z", ids=[5])
-    builder = DownBuilder()
-    builder.done(at_owner(1), 256)
-    for consumer in (1, 2, 3):
-        builder.deliver(at_owner(consumer), other, 10)
-        builder.deliver(at_owner(consumer), shared, 20)
-    builder.other(Refused(at_owner(4), 512, Code.DISK_FULL, "why"))
-    builder.other(ConsumerClosed(at_owner(5), Reason.QUEUE_DELETED, "gone"))
-    builder.other(BrowseEnd(at_owner(6)))
-    builder.other(SlotState(9, 4, 1))
-    builder.done(at_owner(7), 768)
-    data = builder.finish().SerializeToString()
-    assert len(data) < 11_000
-    effects = take_effects(decode_down(data))
-    assert [type(effect) for effect in effects] == (
-        [Done] + [Deliver] * 6 + [Refused, ConsumerClosed, BrowseEnd, SlotState, Done]
-    )
-    deliveries = effects[1:7]
-    assert [each.consumer for each in deliveries] == [1, 1, 2, 2, 3, 3]
-    assert [each.cost for each in deliveries] == [10, 20] * 3
-    assert deliveries[1].run is deliveries[3].run is deliveries[5].run
-    assert [list(each.run.ids) for each in deliveries[:2]] == [[5], [10, 11]]
-    assert (effects[7].session, effects[7].seq, effects[7].code, effects[7].detail) == (4, 512, Code.DISK_FULL, "why")
-    assert (effects[8].consumer, effects[8].reason) == (5, Reason.QUEUE_DELETED)
-    assert effects[9].consumer == 6
-
-
-def test_the_turns_of_a_consumer_keep_their_ids():
-    run = run_of(b"1", b"2", b"3", b"4", ids=range(10, 14))
-    builder = DownBuilder()
-    builder.deliver(at_owner(1), run.cut(slice(1, None, 2)), 10)
-    (effect,) = take_effects(decode_down(builder.finish().SerializeToString()))
-    assert list(effect.run.ids) == [11, 13]
 
 
 def bad_ups():
@@ -200,43 +101,6 @@ def test_what_contradicts_itself_is_refused(up):
     assert error.value.code is Code.BAD_COMPONENT_MESSAGE
 
 
-def newer(kind: str, **what: object) -> pb.Command:
-    command = pb.Command()
-    getattr(command, kind).MergeFrom(type(getattr(command, kind))(slot=SLOT, session=3, seq=256 + SLOT, **what))
-    return command
-
-
-PUBLISH = pb.Publish(slot=SLOT, run=pb.Run(records=[b"x"]))
-NEWER = [
-    (newer("manage", act="polish"), "act 'polish'"),
-    (newer("manage", act="create", routing=9), "routing 9"),
-    (newer("publish", routing=9, run=PUBLISH.run), "routing 9"),
-    (newer("subscribe", routing=2, ack=9), "ack 9"),
-    (newer("settle", outcome=77), "outcome 77"),
-    (newer("transact", parts=[pb.Part(publish=PUBLISH), pb.Part(settle=pb.Settle(outcome=77))]), "outcome 77"),
-    (newer("prepare", parts=[pb.Part(settle=pb.Settle(outcome=77))]), "outcome 77"),
-]
-"""What an edge of a newer release may ask, and what this one does not know of it."""
-
-
-@pytest.mark.parametrize(("command", "what"), NEWER, ids=lambda each: str(each)[:30].replace("\n", " "))
-def test_what_a_newer_edge_knows_is_taken_as_unknown_and_the_rest_as_it_is(command, what):
-    up = pb.Up(commands=[command])
-    put_command(Barrier(SLOT, 1, 0), up)
-    unknown, barrier = take_commands(decode_up(up.SerializeToString()), TOKEN)
-    assert isinstance(unknown, Unknown) and isinstance(barrier, Barrier)
-    assert (unknown.slot, unknown.session, unknown.seq, unknown.what) == (SLOT, at_owner(3), 256 + SLOT, what)
-    assert unknown.bodies == []
-
-
-def test_what_is_unknown_names_the_bodies_that_nobody_will_ask_for():
-    large = pb.Publish(slot=SLOT, run=pb.Run(records=[b"x"], flags=BLOB, blob=pb.Blob(id=7, length=9)))
-    parts = [pb.Part(publish=large), pb.Part(publish=PUBLISH), pb.Part(settle=pb.Settle(outcome=77))]
-    for command in (newer("publish", routing=9, run=large.run), newer("transact", parts=parts)):
-        (unknown,) = take_commands(pb.Up(commands=[command]), TOKEN)
-        assert isinstance(unknown, Unknown) and unknown.bodies == [7]
-
-
 def test_all_that_looks_a_number_or_name_up_is_known():
     """A table that is asked in a command, and not of CODES, would end the link of a newer edge."""
     source = inspect.getsource(command_codec)
@@ -261,14 +125,3 @@ def test_garbage_is_refused_and_nothing_else_happens():
         except ProtocolViolation:
             refused += 1
     assert refused > 300
-
-
-def test_deliveries_that_name_no_run_are_refused():
-    for consumer, run, cost in (([1], [0], [1]), ([1, 2], [0], [1, 1]), ([1], [0], [])):
-        down = pb.Down()
-        deliveries = down.effects.add().deliveries
-        deliveries.consumer.extend(consumer)
-        deliveries.run.extend(run)
-        deliveries.cost.extend(cost)
-        with pytest.raises(ProtocolViolation):
-            take_effects(decode_down(down.SerializeToString()))
