@@ -12,8 +12,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -142,6 +143,18 @@ def salvaged(before: Copy, after: Copy, said: str, what: str) -> list[str]:
     if not told and (more := after.messages.keys() - before.messages.keys()):
         found.append(f"salvage: {len(more)} messages came back, and no loss is named ({what})")
     return found
+
+
+def examine(
+    copying: Copying, history: History, draws: random.Random, sure_by: Callable[[float], float]
+) -> tuple[list[str], int]:
+    """Findings, and how many messages the copy had. sure_by: of the time that the copy states, that by which a receipt
+    means that its message is in it; 0.0: nothing is asked for."""
+    if bad := copying.take():
+        return bad, 0
+    over, sure, copy = time.time(), sure_by(copying.taken()), copying.read()
+    found = compare(copy, history, sure, over) if sure else []
+    return found + copying.salvage(copy, draws), len(copy.messages)
 
 
 class Copying:

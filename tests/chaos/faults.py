@@ -311,19 +311,19 @@ def _unsaid(owner: Process, mark: int) -> str:
 def backup(scene: Scene) -> tuple[str, Undo]:
     """Of an owner that is at work: restored, compared with what clients know, damaged in one place, salvaged."""
     owner = scene.owner()
-    begun, before = scene.calm_since, _revisions(scene.cluster)
-    with copies.Copying(owner.folder.parent / f"copy-of-{owner.id}", owner.data, owner.code) as copying:
-        if bad := copying.take():
-            # A full or broken disk beside it may end a backup: by name, and not the broker.
-            scene.findings += bad if not EXCUSE_A_COPY & {*scene.names} else []
-            return f"a backup of {owner.id} was given up", lambda: None
-        over, taken = time.time(), copying.taken()
+    before = _revisions(scene.cluster)
+
+    def sure_by(taken: float) -> float:
+        if len(scene.cluster.owners) > MOST_COPIES:
+            return 0.0
         whole = before and before == _revisions(scene.cluster) and len(scene.names) == 1
-        copy = copying.read()
-        if len(scene.cluster.owners) <= MOST_COPIES:
-            scene.findings += copies.compare(copy, scene.history, taken if whole else begun, over)
-        scene.findings += copying.salvage(copy, scene.random)
-    return f"a backup of {owner.id} had {len(copy.messages)} messages", lambda: None
+        return taken if whole else scene.calm_since
+
+    with copies.Copying(owner.folder.parent / f"copy-of-{owner.id}", owner.data, owner.code) as copying:
+        found, many = copies.examine(copying, scene.history, scene.random, sure_by)
+    # A full or broken disk beside it may end a backup: by name, and not the broker.
+    scene.findings += found if not EXCUSE_A_COPY & {*scene.names} else []
+    return f"a backup of {owner.id} had {many} messages", lambda: None
 
 
 def _revisions(cluster: Cluster) -> dict[int, int]:
