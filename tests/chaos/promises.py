@@ -213,6 +213,7 @@ def _late(history: History) -> list[str]:
         and event.key in expires
         and event.at - expires[event.key] > LATE_S
         and not history.during(expires[event.key], event.at)
+        and not starving(history, expires[event.key], event.at)
     ]
 
 
