@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from random import Random
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 from broker.app.edge import EdgeProcess
 from broker.app.member import ClusterProcess
@@ -100,6 +100,7 @@ def seams(world: World, stack: ExitStack) -> None:
         "broker.app.owner.IoThread": lambda loop, name: here().io(),
         "broker.app.owner.GrpcServer": lambda settings, acceptor, *_: Server(here(), acceptor),
         "broker.app.owner.AdminServer": lambda *_: Admin(),
+        "broker.app.owner.SpaceWatch": lambda *_: Mock(),  # disks have no size here, and it says no more than that
         "broker.app.owner.collect_rarely": lambda: None,  # one collector for all: what it froze would never be freed
     }
     for name, replacement in replaced.items():
