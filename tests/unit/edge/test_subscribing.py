@@ -119,21 +119,6 @@ async def test_the_default_window_is_the_address_s_then_the_acceptor_s():
     assert subscribe(bench, "ack:client\nconsumer-window-size:5\n")[0].credit_bytes == 5
 
 
-async def test_a_rate_gives_room_back_no_faster_than_it_says():
-    bench = Bench()
-    command, _ = subscribe(bench, "consumer-max-rate:100\n")
-    assert command is not None and command.room == 20 * 64  # a fifth of a second's, however small they are
-    assert grants(bench) == 0 and deliver(bench, command, 40) == grants(bench)  # half a second may come at once
-    cost = deliver(bench, command, 40)
-    assert grants(bench) == 0
-    await asyncio.sleep(0.6)
-    assert grants(bench) == cost
-    slow, _ = subscribe(bench, "consumer-max-rate:2\n")
-    assert slow is not None and slow.room == 1
-    free, _ = subscribe(bench, "consumer-max-rate:-1\n")
-    assert free is not None and free.room > 16 * 1024
-
-
 async def test_a_rate_over_several_parts_counts_them_together_and_ends_with_the_subscription():
     bench = Bench()
     bench.edge.configure(replace(EngineSettings(), addresses={"q": {"partitions": 2}}))

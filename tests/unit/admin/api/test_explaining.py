@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from click.testing import CliRunner
 
-from broker.app.cli import main
 from broker.client import connect
 from tests.harness.api import login, running
 
@@ -70,15 +68,3 @@ async def test_others_may_not_ask(api):
     alice = {"headers": login("alice", "another passcode")}
     for path in ("/rights?user=alice&address=a", "/audit"):
         assert (await api.raw("GET", path, **alice))[0] == 403
-
-
-def test_the_command_says_why(monkeypatch):
-    told = {
-        "open": False, "groups": ["eu"],
-        "rights": [{"operation": "send", "allowed": False, "entry": "orders.#", "groups": ["ops"]}],
-    }  # fmt: skip
-    monkeypatch.setattr("broker.app.commands.explain_cli.AdminApi.get", lambda *_, **__: told)
-    result = CliRunner().invoke(main, ["rights", "alice", "orders.eu", "send"])
-    assert result.exit_code == 1 and "the entry orders.# says ops; alice is in eu" in result.output
-    told["open"] = True
-    assert "every user may do everything" in CliRunner().invoke(main, ["rights", "alice", "orders.eu"]).output

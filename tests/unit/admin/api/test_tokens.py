@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from broker.app.cli import main
 from broker.app.live import live_tokens
 from broker.app.live.live_tokens import LiveTokens
 from broker.core.errors import ConfigError
@@ -89,21 +85,3 @@ async def test_what_is_wrong_is_refused_by_name(tmp_path, monkeypatch):
     (tmp_path / "tokens.json").write_text("{")
     with pytest.raises(ConfigError, match=r"tokens\.json cannot be read"):
         LiveTokens(str(tmp_path))
-
-
-async def test_the_same_on_the_command_line(tmp_path: Path):
-    async with running(tmp_path) as api:
-        url = f"http://127.0.0.1:{api.broker.admin.port}"
-
-        async def run(*line: str, token: str = "") -> Any:
-            return await asyncio.to_thread(CliRunner(env={"STAMPEDE_TOKEN": token}).invoke, main, [*line, "--url", url])
-
-        created = await run("token", "create", "backup", "--group", "admin")
-        assert created.exit_code == 0
-        token = created.stdout.strip()
-        await closed(api)
-        assert (await run("queues")).exit_code == 1
-        assert (await run("queues", token=token)).exit_code == 0
-        assert "backup" in (await run("token", "list", token=token)).stdout
-        assert (await run("token", "revoke", "backup", token=token)).exit_code == 0
-        assert (await run("queues", token=token)).exit_code == 1
