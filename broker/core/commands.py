@@ -494,11 +494,14 @@ class Prepare:
 
 class Decide:
     """Second half: what was prepared under `tx` happens, or is forgotten. Done when that is durable, also when there is
-    nothing prepared under that name (it has been decided before)."""
+    nothing prepared under that name (it has been decided before).
 
-    __slots__ = ("commit", "seq", "session", "slot", "tx")
+    calm: it is forgotten, and not because its client failed: see Disconnect."""
 
-    def __init__(self, slot: int, session: int, seq: int, tx: str, commit: bool) -> None:
+    __slots__ = ("calm", "commit", "seq", "session", "slot", "tx")
+
+    def __init__(self, slot: int, session: int, seq: int, tx: str, commit: bool, calm: bool = False) -> None:
+        self.calm = calm
         self.slot = slot
         self.session = session
         self.seq = seq

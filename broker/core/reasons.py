@@ -1,11 +1,12 @@
 """Why something was closed. Closing anything names one of these; the name is the metric label.
 
-Rule: one enum, one line of help each; nothing else.
+Rule: one enum, one line of help each, and which of them are no failure of the client; nothing else.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 
 class Reason(Enum):
@@ -70,3 +71,9 @@ class Reason(Enum):
     """The broker is stopping."""
     INTERNAL = "internal"
     """A fault of the broker; details are in its log only."""
+
+
+CALM: Final = frozenset({Reason.CLIENT_DISCONNECT, Reason.SHUTDOWN, Reason.OWNER_STOPPED, Reason.DISK_FULL})
+"""Ends, of connections and transactions, that say nothing about the messages the client held: it went in order, or the
+broker left it, or could take nothing (who moves messages from queue to queue would make dead letters of all of them
+while a disk is full)."""

@@ -18,7 +18,7 @@ from broker.core.address import AckMode, Routing
 from broker.core.commands import Command, Disconnect, DisconnectAll
 from broker.core.errors import Code, RefusedError
 from broker.core.notices import Notice, NoticeKind
-from broker.core.reasons import Reason
+from broker.core.reasons import CALM, Reason
 from broker.core.virtual_host import VirtualHost, split
 from broker.seams.steps import QUICK_S
 from broker.wire.connection import Connection, Role
@@ -50,9 +50,6 @@ AT_ONCE = (
     Reason.HEARTBEAT_MISSED, Reason.SLOW_CONSUMER, Reason.OWNER_STOPPED, Reason.WEBSOCKET_PROTOCOL, Reason.INTERNAL,
 )  # fmt: skip
 """Ends that do not wait for a large body on its way out: nobody reads it, or nobody can go on writing it."""
-CALM = {Reason.CLIENT_DISCONNECT, Reason.SHUTDOWN, Reason.OWNER_STOPPED, Reason.DISK_FULL}
-"""Ends that say nothing about the messages the client held: it went in order, or the broker left it, or could take
-nothing (who moves messages from queue to queue would make dead letters of all of them while a disk is full)."""
 WAITING = 64 * 1024
 """Bytes that a connection with unfinished business has of its read, about."""
 

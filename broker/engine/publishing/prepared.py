@@ -140,7 +140,7 @@ def deciding(slot: Slot, command: Decide, turn: Turn) -> Iterator[None]:
         return
     # The first decision counts; it is the same one each time, since "decided" and "aborted" exclude each other.
     if prepared.commit is None:
-        prepared.decide(command.commit)
+        prepared.decide(command.commit, command.calm)
     prepared.waiting.append(command)
     hidden = slot.queues.get(prepared.queue)
     # A rollback needs no bytes. A commit does: after a restart they are read back first (arrived).
@@ -251,7 +251,10 @@ def _carrying_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Tu
         queue = slot.queues.get(claim.queue)
         if queue is not None:
             queue.arrived(len(claim.messages))
-            _settle_claimed(slot, queue, claim, bool(prepared.commit), group)
+            if prepared.commit:
+                _settle_claimed(slot, queue, claim, group)
+            else:
+                give_back(slot, queue, claim.messages, None, group, failed=not prepared.calm)
             slot.touched[queue] = None
             slot.watch_idle(queue, turn.now)
     group.appends.append(MetaRecord(slot.number, "unprepared", {"tx": prepared.tx}))
@@ -298,10 +301,10 @@ def _publishing(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -> It
             slot.counters.add("dropped_unrouted", len(each.run.records))
 
 
-def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: Turn) -> None:
+def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, turn: Turn) -> None:
     messages, count = claim.messages, len(claim.messages)
     counters = slot.counters
-    if not commit or claim.outcome == Outcome.RETURN:
+    if claim.outcome == Outcome.RETURN:
         give_back(slot, queue, messages, None, turn)
     elif claim.outcome == Outcome.ACK:
         counters.add("acked", count)

@@ -61,9 +61,10 @@ class Prepared:
     """since   epoch ms of the Prepare, or of the restart after it.
     queue      id of the hidden queue, 0: nothing is parked.
     commit     the decision, while it waits for the parked messages to be read back; None: none yet.
+    calm       that it is forgotten is nobody's failure.
     waiting    who wants to hear that it is carried out."""
 
-    __slots__ = ("claims", "commit", "coordinator", "publishes", "queue", "since", "tx", "waiting")
+    __slots__ = ("calm", "claims", "commit", "coordinator", "publishes", "queue", "since", "tx", "waiting")
 
     def __init__(self, tx: str, coordinator: int, since: int) -> None:
         self.tx = tx
@@ -73,11 +74,12 @@ class Prepared:
         self.publishes: list[Parked] = []
         self.claims: list[Claim] = []
         self.commit: bool | None = None
+        self.calm = False
         self.waiting: list[Decide] = []
 
-    def decide(self, commit: bool) -> None:
+    def decide(self, commit: bool, calm: bool) -> None:
         """The decision is known; it is carried out when what is parked has been read back."""
-        self.commit = commit
+        self.commit, self.calm = commit, calm
 
     def park(self, queue: int) -> None:
         """Its messages rest in that hidden queue."""

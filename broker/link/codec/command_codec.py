@@ -178,7 +178,7 @@ def _put_prepare(command: Prepare, out: pb.Command) -> None:
 
 
 def _put_decide(command: Decide, out: pb.Command) -> None:
-    out.decide.CopyFrom(pb.Decide(**_named(command, "slot", "session", "seq", "tx", "commit")))
+    out.decide.CopyFrom(pb.Decide(**_named(command, "slot", "session", "seq", "tx", "commit", "calm")))
 
 
 def _put_inquire(command: Inquire, out: pb.Command) -> None:
@@ -398,7 +398,8 @@ def _prepare(message: pb.Prepare, token: int) -> Prepare:
 
 
 def _decide(message: pb.Decide, token: int) -> Decide:
-    return Decide(check_slot(message.slot), _number(message.session, token), message.seq, message.tx, message.commit)
+    session = _number(message.session, token)
+    return Decide(check_slot(message.slot), session, message.seq, message.tx, message.commit, message.calm)
 
 
 def _inquire(message: pb.Inquire, token: int) -> Inquire:

@@ -42,6 +42,7 @@ from broker.core.commands import Command, Decide, Inquire, Prepare, Publish, Tra
 from broker.core.effects import Done, Effect, Move, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Blob, Run
+from broker.core.reasons import CALM
 from broker.engine.engine import Engine
 from broker.engine.publishing.prepared import PIECE, units
 from broker.engine.state.limits import Asked
@@ -381,13 +382,13 @@ class Coordinator:
                 self._shard.in_turn(slot, over)
 
         def tell(participant: int) -> None:
-            self._ask(partial(self._decision, participant, tx, True), partial(answered, participant))
+            self._ask(partial(self._decision, participant, tx, True, False), partial(answered, participant))
 
         for participant in participants:
             tell(participant)
 
     def _abort(self, crossing: CrossSlotTx, why: Refused, turn: Turn) -> None:
-        crossing.is_aborted()
+        crossing.is_aborted(why)
         self._active.pop((crossing.slot, crossing.key), None)
         # A "no" must be as durable as a "yes" here: the COMMIT may be replayed to another leader of this slot under
         # the same name, and with the participants still prepared that one could decide "yes" after somebody has heard
@@ -402,12 +403,14 @@ class Coordinator:
 
     def _tell_aborted(self, crossing: CrossSlotTx) -> None:
         """Nobody waits for it: who misses it inquires, and hears the same."""
+        # What it has acknowledged comes again: because a disk is full, nobody has tried it in vain.
+        calm = crossing.failed is not None and crossing.failed.code.reason in CALM
         for slot in crossing.holding:
-            self._ask(partial(self._decision, slot, crossing.tx, False), _ignore)
+            self._ask(partial(self._decision, slot, crossing.tx, False, calm), _ignore)
 
     @staticmethod
-    def _decision(slot: int, tx: str, commit: bool, seq: int) -> Command:
-        return Decide(slot, SESSION, seq, tx, commit)
+    def _decision(slot: int, tx: str, commit: bool, calm: bool, seq: int) -> Command:
+        return Decide(slot, SESSION, seq, tx, commit, calm)
 
     # ── in doubt ───────────────────────────────────────────────────────────────────────────────────
 
@@ -420,8 +423,8 @@ class Coordinator:
         if refused is not None and refused.code is not Code.NO_SUCH_TRANSACTION:
             return  # nobody to ask: the next poll tries again
         # Done: it was decided. NO_SUCH_TRANSACTION: it was not, and never will be, for its leader wrote nothing
-        # (presumed abort).
-        decision = Decide(slot, 0, 0, tx, refused is None)
+        # (presumed abort). Why not is told by nobody: most of the time its leader has died, so nobody has failed.
+        decision = Decide(slot, 0, 0, tx, refused is None, calm=True)
         self._shard.in_turn(slot, lambda engine, turn: engine.in_pieces(decision, turn))
 
     # ── the port ───────────────────────────────────────────────────────────────────────────────────

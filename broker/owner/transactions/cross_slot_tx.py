@@ -123,8 +123,9 @@ class CrossSlotTx:
         """The decision is in the group that is about to be written."""
         self.state = CROSS_SLOT.to(self.state, CrossSlotState.DECIDED)
 
-    def is_aborted(self) -> None:
+    def is_aborted(self, why: Refused) -> None:
         """It happens nowhere."""
+        self.failed = why
         self.state = CROSS_SLOT.to(self.state, CrossSlotState.ABORTED)
 
     def is_done(self, led: Engine, turn: Turn) -> None:

@@ -341,18 +341,20 @@ class Prepare(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., tx: _Optional[str] = ..., coordinator: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Decide(_message.Message):
-    __slots__ = ("slot", "session", "seq", "tx", "commit")
+    __slots__ = ("slot", "session", "seq", "tx", "commit", "calm")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
     TX_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
+    CALM_FIELD_NUMBER: _ClassVar[int]
     slot: int
     session: int
     seq: int
     tx: str
     commit: bool
-    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., tx: _Optional[str] = ..., commit: bool = ...) -> None: ...
+    calm: bool
+    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., tx: _Optional[str] = ..., commit: bool = ..., calm: bool = ...) -> None: ...
 
 class Inquire(_message.Message):
     __slots__ = ("slot", "session", "seq", "tx")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
-from broker.core.commands import Decide, Hold, Prepare, Publish, Settle
+from broker.core.commands import Decide, Disconnect, Hold, Prepare, Publish, Settle
 from broker.core.errors import Code
 from broker.core.message import DURABLE
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
@@ -52,6 +52,21 @@ LEADERS = pytest.mark.parametrize("leader", ["old", "new", "new, from a snapshot
 def change(world, leader):
     if leader != "old":
         fail_over(world, leader != "new")
+
+
+@LEADERS
+@pytest.mark.parametrize("calm", [True, False])
+def test_what_is_given_back_for_a_full_disk_is_no_attempt(leader, calm):
+    world = World(max_delivery_attempts=1)  # no address for dead letters: they are dropped
+    world.attach(1, ack=INDIVIDUAL)
+    world.do(send(b"a"))
+    (i,) = ids(world.effects, 1)
+    prepare(world, Settle(7, 1, 0, 1, [i], Outcome.ACK))
+    change(world, leader)
+    world.do(Disconnect(7, 1, calm=True))
+    world.do(Decide(7, 50, 2, "t1", False, calm))
+    world.settle_down()
+    assert drained(world) == ([b"a"] if calm else [])
 
 
 @LEADERS

@@ -21,5 +21,5 @@ def test_it_comes_back_from_the_log_but_for_what_only_memory_has():
     assert (found.tx, found.coordinator, found.queue, found.since, found.commit) == ("tx-1", 7, 9, 0, None)
     assert found.claims[0].spans == [(1, 2), (9, 9)] and found.claims[0].messages == {}
     found.revive(2000)
-    found.decide(False)
+    found.decide(False, calm=False)
     assert (found.since, found.commit) == (2000, False)

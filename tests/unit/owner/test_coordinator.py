@@ -268,6 +268,31 @@ def test_what_was_inquired_meanwhile_is_refused(world):
     assert world.told() == [Code.NO_SUCH_TRANSACTION] and world.asked(Decide) == [(THERE, False)]
 
 
+@pytest.mark.parametrize(
+    ("code", "calm"),
+    [
+        (Code.DISK_FULL, True), (Code.OWNER_STOPPED, True), (Code.ADDRESS_FULL, False),
+        (Code.NO_SUCH_DELIVERY, False),
+    ],
+)  # fmt: skip
+def test_who_is_told_no_hears_whether_the_client_has_failed(world, code, calm):
+    """Each COMMIT that a full disk refused counted as an attempt of all that it acknowledges elsewhere: a dead letter
+    after ten."""
+    world.commit(HERE, THERE, ELSEWHERE)
+    world.answer(Prepare, THERE)
+    world.answer(Prepare, ELSEWHERE, code=code)
+    told = [(command.commit, command.calm) for command in world.sent if type(command) is Decide]
+    assert set(told) == {(False, calm)} and world.told() == [code]
+
+
+def test_a_disk_that_is_full_by_the_time_everybody_has_prepared_is_no_failure_either(world):
+    world.commit(HERE, THERE)
+    world.full = True
+    world.answer(Prepare)
+    assert [command.calm for command in world.sent if type(command) is Decide] == [True]
+    assert world.told() == [Code.DISK_FULL]
+
+
 def test_a_full_disk_takes_no_commit(world):
     world.full = True
     world.commit(HERE, THERE)

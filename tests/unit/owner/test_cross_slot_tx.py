@@ -49,13 +49,13 @@ def test_it_ends_once():
     tx = begun(lambda led, turn: told.append(turn))
     tx.is_decided()
     with pytest.raises(IllegalMove):
-        tx.is_aborted()
+        tx.is_aborted(Refused(0, 0, Code.DISK_FULL))
     tx.is_done(None, "turn")
     assert told == ["turn"] and tx.state is CrossSlotState.DONE
     with pytest.raises(IllegalMove):
         tx.is_done(None, "again")
     refused = begun()
-    refused.is_aborted()
+    refused.is_aborted(Refused(0, 0, Code.DISK_FULL))
     with pytest.raises(IllegalMove):
         refused.is_decided()
     assert told == ["turn"]
