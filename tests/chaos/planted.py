@@ -78,7 +78,7 @@ BUGS = {
                                     "batch=appender.number,\n            taken_ms=now_ms(),"),),
     ),
     "salvage-stops": Bug(  # what stands behind the damage in its segment is left out, without a word
-        ("backup",), ("salvage",),
+        ("backup",), ("salvage", "backup"),
         (("    for start, end in piece.stretches:\n        for at, _, kind, flags, slot, _, _ in",
           "    for start, end in piece.stretches[:1]:\n        for at, _, kind, flags, slot, _, _ in"),),
     ),
