@@ -92,7 +92,15 @@ async def test_who_cannot_lead_is_refused_with_what_would_help(more, owner, text
         await ask_to_lead(cluster.metadata, KEYS, 7, owner)
 
 
-@pytest.mark.parametrize(("slot", "text"), [(-1, "no slot -1"), (256, "no slot 256"), (8, "no record yet")])
+@pytest.mark.parametrize(
+    ("slot", "text"),
+    [
+        (-1, "no slot -1; slots are 0 to 255"),
+        (256, "no slot 256"),
+        (8, "Slot 8 has no record yet"),
+        (0, "no record yet"),
+    ],
+)
 async def test_a_slot_that_is_none_is_named(slot, text):
     for change in (ask_to_lead, force):
         with pytest.raises(NotPossible, match=text):

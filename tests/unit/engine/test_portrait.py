@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.core.address import Outcome
+from broker.core.commands import Hold, Publish
 from broker.engine.state import portrait
 from broker.engine.state.portrait import (
     QUEUE_VALUES,
@@ -15,7 +16,7 @@ from broker.engine.state.portrait import (
     queue_row,
 )
 
-from .world import AUTO, INDIVIDUAL, MULTICAST, World, bodies, ids
+from .world import ANYCAST, AUTO, INDIVIDUAL, MULTICAST, World, bodies, ids, run_of
 
 
 def queue_of(world: World, name: str = "q"):
@@ -86,6 +87,8 @@ def test_why_a_consumer_gets_nothing():
     assert [hindrance(each) for each in (one, two, three)] == ["", "", ""]
     world.publish("q", *bodies(12))
     assert hindrance(one) == "its window is full: 2 messages are not acknowledged"
+    one.credit_messages = 1
+    assert hindrance(one) == "", "one more"
     assert hindrance(two).startswith("its window of bytes is full: ")
     assert hindrance(three) == ""
     three.room = 0
@@ -107,3 +110,23 @@ def test_a_consumer_says_what_it_holds_and_what_it_may_still_get():
     assert (first["queue"], first["address"], first["ack"], first["ready"]) == ("q", "q", "individual", True)
     world.settle(1, *ids(world.effects, 1))
     assert consumer_row(slot, slot.consumers[1])["unacknowledged"] == 0
+
+
+def test_what_a_transaction_holds_is_with_its_consumer():
+    world = World()
+    world.attach(1, ack=INDIVIDUAL)
+    world.publish("q", *bodies(3))
+    world.do(Hold(7, 1, 0, 1, ids(world.effects)[:1]))
+    slot = world.engine._slot
+    assert consumer_row(slot, slot.consumers[1])["unacknowledged"] == 3
+    assert queue_row(slot, queue_of(world))["delivering"] == 3
+
+
+def test_what_is_sent_for_later_is_scheduled():
+    world = World()
+    later = run_of(b"x", durable=True)
+    later.due_at(world.now + 60_000)
+    world.do(Publish(7, 1, 0, "q", ANYCAST, later))
+    world.publish("q", b"now")
+    row = queue_row(world.engine._slot, queue_of(world))
+    assert (row["messages"], row["waiting"], row["scheduled"]) == (2, 1, 1)

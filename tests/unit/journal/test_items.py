@@ -8,7 +8,7 @@ from broker.core.errors import BadItem, NewerRelease
 from broker.core.message import TRANSIENT
 from broker.core.records import GroupRecord, SettleRecord
 from broker.journal.log import format as f
-from broker.journal.log.items import parse_item, parse_seed
+from broker.journal.log.items import lsns_of, parse_item, parse_seed
 from tests.unit.journal.nodes import Node, content, record
 from tests.unit.journal.support import (
     FOLDER,
@@ -132,3 +132,25 @@ def test_a_part_of_a_copy_has_no_number_and_an_item_has():
     for data in (item(lsn=7), item(slot=2, lsn=0), item(f.SETTLE, lsn=0, member=settled(1, 1))):
         with pytest.raises(BadItem, match="no part of a copy"):
             parse_seed(1, data, f.PREFERRED)
+
+
+def group(*members: bytes) -> bytes:
+    return b"".join(f.record(f.GROUP, 0, 1, 0, 0, list(members), f.CHECKSUMS[f.PREFERRED]))
+
+
+def test_a_group_is_one_item_whose_members_follow_one_another():
+    parsed = parse_item(1, group(item(lsn=7), item(f.SETTLE, lsn=8, member=settled(1, 1))), f.PREFERRED)
+    assert (parsed.epoch, parsed.first, parsed.last, len(parsed.members)) == (3, 7, 8, 2)
+    for members in ((item(lsn=7), item(lsn=9)), (item(lsn=7), item(lsn=8, flags=f.COPY)), (item(lsn=7), item(slot=2))):
+        with pytest.raises(BadItem):
+            parse_item(1, group(*members), f.PREFERRED)
+
+
+def test_which_numbers_a_record_of_the_log_stands_for():
+    def numbers(data: bytes):
+        _, size, kind, _, slot, _, lsn = f.RECORD.unpack_from(data)
+        return lsns_of(data, f.RECORD.size, size, kind, slot, lsn)
+
+    assert numbers(item(lsn=7)) == (1, 7, 7) and numbers(item(lsn=0)) is None
+    assert numbers(group(item(lsn=7), item(lsn=8))) == (1, 7, 8)
+    assert numbers(group(item(lsn=7), item(slot=2, lsn=1))) is None, "written where nobody follows"

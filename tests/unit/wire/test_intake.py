@@ -90,7 +90,7 @@ def test_a_family_gets_the_head_of_all_flags_of_its_group():
             return A
 
     intake, family = Intake(b"", False, 0), Family()
-    intake.add(family, 1, b"1\0", None)
+    intake.add(family, 8, b"1\0", None)
     intake.extend(family, 4, [b"2\0"], [], 0)
     intake.flush()
     intake.extend(family, 2, [b"3\0"], [], 0)
@@ -98,7 +98,7 @@ def test_a_family_gets_the_head_of_all_flags_of_its_group():
     intake.add(family, 0, b"4\0", None)
     intake.flush()
     intake.flush()
-    assert made == [5, 2, 0], "and nothing of the group before"
+    assert made == [12, 2, 0], "and nothing of the group before"
 
 
 def test_what_a_read_costs_grows_with_what_was_taken():
@@ -124,6 +124,7 @@ def test_empty_lines_are_passed_some_at_once():
 @pytest.mark.parametrize(
     ("data", "crlf", "at", "found"),
     [
+        (b"\n\nb", True, 0, 2),
         (b"a\n\nb", True, 0, 3),
         (b"a\r\n\r\nb", True, 0, 5),
         (b"a\r\n\r\nb", False, 0, -1),
