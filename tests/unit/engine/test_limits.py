@@ -280,3 +280,13 @@ def test_what_is_held_is_counted_without_a_walk_for_each_message():
     assert stock(world) == before and before[0] == 4
     world.settle(1, list(held)[-1])
     assert stock(world) == (0, 0)
+
+
+def test_what_comes_back_and_what_waits_for_its_redelivery_is_counted_anew():
+    world = World(max_size_messages=100, full_policy="FAIL", redelivery_delay_ms=60_000)
+    world.attach(1, ack=INDIVIDUAL)
+    world.publish("q", b"a", b"b", b"c", durable=True)
+    world.settle(1, ids(world.effects)[0], outcome=Outcome.NACK)
+    before = stock(world)
+    reconfigure(world, max_size_messages=50)
+    assert stock(world) == before and before[0] == 3

@@ -9,7 +9,7 @@ from broker.core.commands import Disconnect, Hold, Publish, Settle
 from broker.core.errors import Code, RefusedError
 from broker.core.records import SettleRecord
 
-from .world import ANYCAST, CLIENT, INDIVIDUAL, World, again, done, got, ids, refused, run_of
+from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, World, again, done, got, ids, refused, run_of
 
 
 def loaded(count: int, ack=INDIVIDUAL, durable: bool = False, **more) -> tuple[World, list[int]]:
@@ -143,3 +143,21 @@ def test_parts_of_a_transaction_may_publish_and_settle_in_one_group():
         world.engine.check(part, {})
     world.do(*parts)
     assert world.queue("r")["ready"] == 1 and world.queue()["delivering"] == 0
+
+
+def test_nobody_sets_aside_what_a_consumer_of_another_session_holds():
+    world = World()
+    world.attach(1, ack=INDIVIDUAL)
+    world.publish("q", b"a")
+    for session, consumer in ((2, 1), (1, 9)):
+        assert refused(world.do(Hold(7, session, 5, consumer, ids(world.effects)))) == [Code.NO_SUCH_DELIVERY]
+    assert done(world.do(Hold(7, 1, 5, 1, ids(world.effects)))) == [5]
+
+
+def test_what_is_confirmed_is_settled_where_messages_leave_and_stays_where_they_do_not():
+    for stays in (False, True):
+        world = World(non_destructive=stays)
+        world.attach(1, ack=AUTO)
+        world.publish("q", b"a", durable=True)
+        world.confirm(1, 1)
+        assert settles(world) == ([] if stays else [[(ids(world.effects)[0],) * 2]]), stays
