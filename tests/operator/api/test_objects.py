@@ -59,6 +59,27 @@ async def test_objects_are_made_repaired_and_not_written_without_need(world):
         assert not await writes_in(operator, 2)
 
 
+async def test_a_configuration_that_somebody_makes_immutable_is_made_anew(world):
+    """Who may write ConfigMaps had had the broker's settings for good: nothing of such a one can be put right."""
+    await world.make(BROKER, world.broker)
+    name = names.owner_name(world.broker)
+    async with operating(world) as operator:
+        ours = await world.until(lambda: world.get("ConfigMap", name, "v1"))
+        await settled(world, operator)
+        theirs = {"data": {names.CONFIG_FILE: "admin: {port: 1}"}, "immutable": True}
+        await world.kube.merge("v1", "ConfigMap", NAMESPACE, name, theirs)
+
+        async def repaired() -> bool:
+            found = await world.get("ConfigMap", name, "v1")
+            return found is not None and found["data"] == ours["data"] and "immutable" not in found
+
+        await world.until(repaired)
+        (told,) = await world.until(lambda: all_told(world, world.broker, "DriftRepaired", 1))
+        assert "immutable was true" in told["message"]
+        await settled(world, operator)
+        assert not await writes_in(operator, 1)
+
+
 async def test_what_leaves_a_spec_leaves_the_object_and_an_autoscaler_takes_the_pool_as_it_is(world):
     await world.make(BROKER, world.broker)
     edge = f"e-{token(3)}"
