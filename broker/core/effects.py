@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from .address import Routing
-from .commands import Publish
+from .commands import Decide, Publish
 from .errors import Code
 from .message import Run
 from .reasons import Reason
@@ -165,6 +165,7 @@ class Turn:
               the engine until `release(number)`.
     effects   may be told at once, in order.    appends   to be journalled, in order.
     fetches, moves   work for the owner (see there).    notices   what an operator should read in the log.
+    decisions what they need is in memory now: to be carried out in a turn of their own, as they are much.
     may       asked before anything is handed out by other calls than `flush`: may the slot of this number do so now.
     work      queues and consumers that have begun or ended; most: with more than that nothing further is begun.
     ahead     milliseconds by which `now` is ahead of the wall clock, which has been set: points of time that clients
@@ -173,8 +174,8 @@ class Turn:
     """
 
     __slots__ = (
-        "ahead", "appends", "effects", "expired", "fetches", "handed", "may", "most", "moves", "notices", "now",
-        "number", "work",
+        "ahead", "appends", "decisions", "effects", "expired", "fetches", "handed", "may", "most", "moves", "notices",
+        "now", "number", "work",
     )  # fmt: skip
 
     def __init__(
@@ -189,6 +190,7 @@ class Turn:
         self.appends: list[LogRecord] = []
         self.fetches: list[Fetch] = []
         self.moves: list[Move] = []
+        self.decisions: list[Decide] = []
         self.notices: list[str] = []
         self.work = 0
         self.most = most
@@ -208,6 +210,7 @@ class Turn:
         self.effects += group.effects
         self.fetches += group.fetches
         self.moves += group.moves
+        self.decisions += group.decisions
 
     def take_moves(self) -> list[Move]:
         """Takes out what is to be moved so far."""

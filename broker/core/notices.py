@@ -6,7 +6,7 @@ Rule: values only: an edge makes them, who tells them stands above it, and neith
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -43,8 +43,8 @@ class Notice(NamedTuple):
     subscription: str = ""
 
 
-Notify = Callable[[Notice], None]
-"""Takes one, at once."""
+Notify = Callable[[Notice | Iterator[Notice]], None]
+"""Takes one, at once; or as many as there are, some at a time: a session ends with all of its consumers."""
 
 
 def is_advisory(address: str) -> bool:

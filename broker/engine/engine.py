@@ -7,6 +7,7 @@ clusters producers, resume, prepared, decisions.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -39,7 +40,7 @@ from . import manage, tick
 from .address.wildcards import Wildcards
 from .consumers.browser import Browser
 from .consumers.consumer import Consumer, Ledger
-from .dispatch import attach, page_in, settle, slow_consumers
+from .dispatch import attach, page_in, settle
 from .end_of_turn import hand_out
 from .messages.runs import Span
 from .publishing import admission, prefilter, prepared, recurring, repeats
@@ -503,24 +504,23 @@ class Engine:
 
     def configure(self, settings: EngineSettings) -> None:
         """New settings, for what exists too. Queues stay, whatever their addresses match now."""
-        slot = self._slot
-        slot.configure(settings)
-        declare.configure(slot)
-        limits.configure(slot)
-        slow_consumers.configure(slot)
+        for _ in self.configuring(settings, sys.maxsize):
+            pass
+
+    def configuring(self, settings: EngineSettings, most: int) -> Iterator[None]:
+        """The same, so many queues at a time; nothing may happen in the slot in between."""
+        self._slot.configure(settings)
+        yield from declare.configuring(self._slot, most)
+        yield from limits.recounting(self._slot, most)
 
     def reconfigure(self, settings: EngineSettings) -> declare.Reshaping:
-        """The same in pieces, of reshape()."""
+        """The same in pieces, of reshape(), between which anything may happen."""
         self._slot.configure(settings)
-        limits.configure(self._slot)
         return declare.Reshaping(self._slot)
 
     def reshape(self, change: declare.Reshaping, turn: Turn, most: int) -> int:
         """A piece of that, declare() included; what is left of `most`, 0: there may be more to do."""
-        left = change.go_on(self._slot, turn, most)
-        if left:
-            slow_consumers.configure(self._slot)
-        return left
+        return change.go_on(self._slot, turn, most)
 
     def declare(self, turn: Turn) -> None:
         """Makes what the settings name, and lets go what they name no more. Call it in a turn of its own after

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -32,6 +33,8 @@ log = logging.getLogger("stampede.admin")
 
 MOST: Final = 2000
 """Wait to be published; what comes then is dropped."""
+PIECE: Final = 200
+"""Of those that come together are made in one step: a millisecond."""
 _CLOSING = (NoticeKind.CONNECTION_DESTROYED, NoticeKind.CONSUMER_CLOSED)
 _OF_CONNECTIONS = (NoticeKind.CONNECTION_CREATED, NoticeKind.CONNECTION_DESTROYED)
 
@@ -44,14 +47,33 @@ class Notifications:
         self._edge = edge
         self._now = now
         self._waiting: deque[tuple[Notice, int]] = deque()
+        self._several: deque[Iterator[Notice]] = deque()
         self._something = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._consumers: Counter[tuple[str, bool]] = Counter()
         self._told = 0
         self._dropped = 0
 
-    def take(self, notice: Notice) -> None:
+    def take(self, notice: Notice | Iterator[Notice]) -> None:
         """core.notices.Notify."""
+        if isinstance(notice, Notice):
+            self._one(notice)
+        else:
+            self._several.append(notice)
+            if len(self._several) == 1:
+                asyncio.get_running_loop().call_soon(self._some)
+
+    def _some(self) -> None:
+        """The next of those that came together."""
+        some = list(islice(self._several[0], PIECE))
+        for notice in some:
+            self._one(notice)
+        if len(some) < PIECE:
+            self._several.popleft()
+        if self._several:
+            asyncio.get_running_loop().call_soon(self._some)
+
+    def _one(self, notice: Notice) -> None:
         place = notice.address, notice.topic
         if notice.kind is NoticeKind.CONSUMER_CREATED:
             self._consumers[place] += 1

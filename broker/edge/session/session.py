@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 from asyncio import Task
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 
 from broker.config.acceptor import AcceptorSettings
 from broker.core.address import AckMode, Routing
@@ -363,16 +364,24 @@ class Session(SessionLife):
 
     def tell(self, kind: NoticeKind, sub: SlotSubscription | None = None) -> None:
         """That happens to this connection (edge.notifications)."""
-        if (notify := self.edge.notify) is None:
-            return
-        about = Notice(kind, self.id, self.principal, self.channel.peer, self.client_id)
+        if (notify := self.edge.notify) is not None:
+            notify(self._notice(Notice(kind, self.id, self.principal, self.channel.peer, self.client_id), sub))
+
+    def _notice(self, about: Notice, sub: SlotSubscription | None) -> Notice:
         if sub is not None:
             routing = Routing.MULTICAST if sub.model is None and not sub.browses else Routing.ANYCAST
             if sub.model is not None:
                 routing = sub.model.routing or Routing[self.edge.match(sub.address).default_routing]
             topic = routing is Routing.MULTICAST
             about = about._replace(address=sub.address, topic=topic, subscription=sub.id or "")
-        notify(about)
+        return about
+
+    def _endings(self) -> Iterator[Notice]:
+        """What is told of its end, however many subscriptions it has; the session may be over by then."""
+        about = Notice(NoticeKind.CONSUMER_CLOSED, self.id, self.principal, self.channel.peer, self.client_id)
+        subs = list(self.subscriptions.values())
+        ends = (self._notice(about, sub) for sub in subs)
+        return chain(ends, [about._replace(kind=NoticeKind.CONNECTION_DESTROYED)])
 
     # ── subscriptions ──────────────────────────────────────────────────────────────────────────────
 
@@ -530,10 +539,8 @@ class Session(SessionLife):
         if self.closed:
             return
         self._closes()
-        if self.principal:
-            for sub in self.subscriptions.values() if self.edge.notify is not None else ():
-                self.tell(NoticeKind.CONSUMER_CLOSED, sub)
-            self.tell(NoticeKind.CONNECTION_DESTROYED)
+        if self.principal and (notify := self.edge.notify) is not None:
+            notify(self._endings())
         self.watch.stop()
         if self.login_task is not None:
             self.login_task.cancel()

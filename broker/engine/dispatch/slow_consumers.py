@@ -34,15 +34,6 @@ def watch(slot: Slot, queue: Queue, now: int) -> None:
         _begin(slot, queue, queue.watch_pace(), now)
 
 
-def configure(slot: Slot) -> None:
-    """Settings have changed: every queue begins anew with the next tick."""
-    for queue in slot.queues.values():
-        queue.forget_pace()
-        if queue.settings.slow_consumer_threshold >= 0 and queue.consumers:
-            queue.watch_pace()
-            slot.wake(queue, 1)
-
-
 def tick(slot: Slot, queue: Queue, pace: ConsumerPace, turn: Turn) -> None:
     """Looks at everybody when the period is over."""
     if turn.now < pace.ends:

@@ -155,6 +155,11 @@ def arrived(slot: Slot, hidden: Queue, turn: Turn) -> None:
         # By its name: a walk over all would be the square of what is in doubt, each of which comes here.
         prepared = slot.prepared.get(hidden.name.removeprefix(f"{HIDDEN}."))
         if prepared is not None and prepared.queue == hidden.id and prepared.commit:
+            again = Decide(slot.number, 0, 0, prepared.tx, True)
+            if much(slot, again):
+                # This is the end of a turn of many queues: it gets one of its own, and is cut there.
+                turn.decisions.append(again)
+                return
             for _ in _carrying_out(slot, prepared, hidden, turn):
                 pass
 

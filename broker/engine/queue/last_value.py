@@ -39,7 +39,7 @@ class LastValue:
     """name   of the key's header.    fresh   came since the last settle_down().    dead   replaced, and still here.
     blind   positions in the page index whose keys are not known, in its order.    asked   those being read for them."""
 
-    __slots__ = ("_buried", "_key", "_newest", "_paged", "asked", "blind", "dead", "fresh", "name")
+    __slots__ = ("_buried", "_buried_bytes", "_key", "_newest", "_paged", "asked", "blind", "dead", "fresh", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -51,12 +51,13 @@ class LastValue:
         self._newest: dict[bytes, int] = {}
         self._paged: dict[int, Stub] = {}
         """Messages in the page index whose keys are known."""
+        self._buried_bytes = 0
         self._buried: dict[int, int] = {}
         """Messages in the page index that were replaced, and are settled already; and their sizes."""
 
     def settled(self) -> tuple[int, int]:
         """(messages, bytes) that the page index counts and that are gone all the same."""
-        return len(self._buried), sum(self._buried.values())
+        return len(self._buried), self._buried_bytes
 
     def overtaken(self) -> None:
         """Before anything is handed out: finds what rested and is replaced by something fresh. Fresh messages do not
@@ -143,20 +144,22 @@ class LastValue:
             # Settled while its bytes were in the journal: to settle it again would take it off the books twice.
             if self._buried:
                 at = [n for n, i in enumerate(run.ids) if i not in self._buried]
-                for i in run.ids:
-                    self._buried.pop(i, None)
+                self._buried_bytes -= sum([self._buried.pop(i, 0) for i in run.ids])
                 run = pick(run, at)
             if run.ids:
                 runs.append(run)
         paged = {i: self._paged.pop(i) for i in dead if i in self._paged}
         # Kept until their page is read: the index counts them still, and settled() takes them off that sum.
-        self._buried.update({i: stub.size_of(0) for i, stub in paged.items()})
+        for i, stub in paged.items():
+            self._buried[i] = nbytes = stub.size_of(0)
+            self._buried_bytes += nbytes
         return runs, dict(paged)
 
     def none_paged(self) -> None:
         """The page index is empty."""
         self._paged.clear()
         self._buried.clear()
+        self._buried_bytes = 0
 
     def alive(self, runs: list[Run]) -> list[Run]:
         """Those messages of pages that were not replaced meanwhile."""

@@ -171,7 +171,7 @@ class Restore:
         # 0 left: there may be more.
         while not change.go_on(slot, turn, _QUEUES):
             yield
-        limits.configure(slot)
+        yield from limits.recounting(slot, _QUEUES)
 
     def settled(self, queue_id: int, spans: list[Span]) -> None:
         """These messages of a queue left it."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from broker.core.address import Routing
@@ -24,6 +24,7 @@ from broker.core.records import MetaRecord
 
 from ..queue import wishes
 from ..queue.queue import Queue
+from ..state import limits
 from ..state.log_group import grouped
 from ..state.slot import Slot
 from ..state.slot_address import Address
@@ -33,12 +34,17 @@ _COST: Final = 4
 """What a queue that is made counts, beside one that is looked at."""
 
 
-def configure(slot: Slot) -> None:
-    """The settings have changed: for what exists too. Queues stay, whatever their addresses match now."""
-    for queue in slot.queues.values():
+def configuring(slot: Slot, most: int) -> Iterator[None]:
+    """The settings have changed: for what exists too, so many queues at a time; nothing may happen in between.
+    Queues stay, whatever their addresses match now."""
+    for at, queue in enumerate(slot.queues.values(), 1):
         _renewed(slot, queue)
-    for address in slot.addresses.values():
+        if not at % most:
+            yield
+    for at, address in enumerate(slot.addresses.values(), 1):
         find_rules(slot, address)
+        if not at % most:
+            yield
     if slot.patterns is not None:
         slot.patterns.refresh()
 
@@ -73,11 +79,14 @@ class Reshaping:
         while addresses and most > 0:
             _address(slot, addresses.popleft(), self._anew)
             most -= 1
+        # By the piece: what is on its way changes between two of them.
+        entering = limits.entering_of(slot) if self._anew and queues and most > 0 and slot.booked else {}
         while queues and most > 0:
             queue = slot.queues.get(queues.popleft())
             if queue is not None:
                 if self._anew:
                     _renewed(slot, queue)
+                    most -= limits.recount(slot, queue, entering)
                 _declared(slot, queue, turn)
             most -= 1
         while wanted and most > 0:
@@ -99,6 +108,11 @@ def _renewed(slot: Slot, queue: Queue) -> None:
         queue.equip()
         if queue.auto_created:
             slot.wake(queue, 1)  # the next tick looks whether it is to go now
+    # Who is slow is found out from the beginning, with the next tick.
+    queue.forget_pace()
+    if queue.settings.slow_consumer_threshold >= 0 and queue.consumers:
+        queue.watch_pace()
+        slot.wake(queue, 1)
 
 
 def _declared(slot: Slot, queue: Queue, turn: Turn) -> None:
@@ -128,6 +142,7 @@ def _address(slot: Slot, name: str, anew: bool) -> None:
         del slot.addresses[name]
     elif anew:
         find_rules(slot, address)
+        limits.bound(slot, address)
 
 
 def renew(slot: Slot, queue: Queue, turn: Turn) -> None:

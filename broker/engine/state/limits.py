@@ -21,8 +21,9 @@ Rule: books exist only where a limit applies, and can be made anew from the queu
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from broker.core.address import Routing
@@ -225,59 +226,127 @@ def _stock(slot: Slot, address: Address) -> None:
     slot.booked_by(True)
 
 
-def configure(slot: Slot) -> None:
-    """Settings have changed, or everything was restored: all books are made anew. Who waits where there is room now is
-    told by the next tick (relieve)."""
-    # From nothing: books are sums of what is there, so a change of settings cannot leave a wrong one behind.
-    slot.booked_by(False)
-    old = slot.loose
-    for address in slot.addresses.values():
-        if address.stock is not None and address.stock.waiting:
-            old.append(address.stock)
-        address.count(None)
-        if limited(slot.match(address.name)):
-            _stock(slot, address)
-        for queue in address.queues.values():
-            if address.stock is None:
-                queue.close_book()
-            else:
-                queue.open_book(address.stock)
-    if slot.booked:
-        _count(slot)
-    if old:
+def bound(slot: Slot, address: Address) -> None:
+    """Its settings have changed: its bounds are these, and it has none without a limit. Who waits where there is room
+    now is told by the next tick (relieve). Its queues come next, one by one: recount()."""
+    old = address.stock
+    if old is not None and old.waiting:
+        slot.loose.append(old)
         slot.tick_soon()
+    settings = slot.match(address.name)
+    if not limited(settings):
+        address.count(None)
+    elif old is None:
+        _stock(slot, address)
+    else:
+        old.bound(settings)
+        slot.booked_by(True)
 
 
-def _count(slot: Slot) -> None:
-    for consumer in slot.consumers.values():
-        queue = slot.queues[consumer.queue]
-        if queue.kind is not None and queue.kind.cursors is not None:
-            continue  # what they hold is in the queue all the same
-        if queue.book is not None:
-            held = {**(consumer.ledger or {}), **(consumer.bodies or {})}
-            for group in consumer.held.values():
-                held.update(group)
-            for run in consumer.flight or ():
-                queue.book.change(len(run.records), run.nbytes)
-            # Ids of a run ascend: index() would be the square of what a client holds of one run.
-            queue.book.change(len(held), sum([run.size_of(bisect_left(run.ids, i)) for i, run in held.items()]))
+def recount(slot: Slot, queue: Queue, entering: Entering) -> int:
+    """Its address may have a limit that it had not, or have none any more. What that costs, in queues that are looked
+    at."""
+    address = slot.addresses.get(queue.address)
+    stock = address.stock if address is not None and address.queues.get(queue.name) is queue else None
+    if stock is None:
+        queue.close_book()
+    elif queue.book is None or queue.book.stock is not stock:
+        # A book that is there is right: it has been told of all that came and went.
+        queue.open_book(stock)
+        return _count(queue, entering)
+    return 0
+
+
+def configure(slot: Slot) -> None:
+    """recounting() at once."""
+    for _ in recounting(slot, sys.maxsize):
+        pass
+
+
+def recounting(slot: Slot, most: int) -> Iterator[None]:
+    """All books are made anew, from nothing on, so many queues at a time; nothing may happen in the slot in between."""
+    # Books are sums of what is there: everything was restored, and nothing is known of what came and went.
+    slot.booked_by(False)
+    for at, address in enumerate(slot.addresses.values(), 1):
+        if address.stock is not None and address.stock.waiting:
+            slot.loose.append(address.stock)
+            slot.tick_soon()
+        address.count(None)
+        bound(slot, address)
+        if not at % most:
+            yield
+    if not slot.booked:
+        return
+    entering, left = entering_of(slot), most
+    for queue in slot.queues.values():
+        queue.close_book()
+        left -= 1 + recount(slot, queue, entering)
+        if left <= 0:
+            left = most
+            yield
+
+
+Entering = dict[Queue, list[Run]]
+"""What waits for commits, on its way into a queue."""
+_HELD: Final = 4000
+"""Messages with consumers of one queue that are looked at: 1 ms. With more of them their bytes are an estimate."""
+
+
+def entering_of(slot: Slot) -> Entering:
+    """That of all queues."""
+    found: Entering = {}
     for waiting in slot.pending:
         for queue, run, _ in waiting.entries:
-            if queue.book is not None:
-                queue.book.change(len(run.records), run.nbytes)
-    for queue in slot.queues.values():
-        if (book := queue.book) is not None:
-            book.change(queue.count + queue.pages.count, queue.nbytes + queue.pages.nbytes)
-            if queue.kind is not None and queue.kind.last_value is not None:
-                messages, nbytes = queue.kind.last_value.settled()
-                book.change(-messages, -nbytes)
-            if queue.far:
-                # Of what memory has the number only, no size is known: as large as the others.
-                book.change(queue.far, queue.far * (queue.nbytes // queue.count if queue.count else 0))
-            if queue.agenda is not None:
-                book.change(queue.agenda.count, queue.agenda.nbytes)
-            for run in [*queue.returned, *(run for _, run in queue.delayed)]:
-                book.change(len(run.records), run.nbytes)
+            found.setdefault(queue, []).append(run)
+    return found
+
+
+def _count(queue: Queue, entering: Entering) -> int:
+    """All that is in it."""
+    book = queue.book
+    assert book is not None
+    seen = 0
+    if queue.kind is None or queue.kind.cursors is None:  # what cursors hold is in the queue all the same
+        seen, nbytes = _held(queue)
+        # Of more than are looked at the others are taken to be as large.
+        most = seen if seen < _HELD else max(queue.delivering, seen)
+        book.change(most, nbytes * most // seen if seen else 0)
+    runs = [*entering.get(queue, ()), *queue.returned]
+    book.change(sum([len(run.records) for run in runs]), sum([run.nbytes for run in runs]))
+    book.change(queue.count + queue.pages.count, queue.nbytes + queue.pages.nbytes)
+    if queue.kind is not None and queue.kind.last_value is not None:
+        messages, nbytes = queue.kind.last_value.settled()
+        book.change(-messages, -nbytes)
+    if queue.far:
+        # Of what memory has the number only, no size is known: as large as the others.
+        book.change(queue.far, queue.far * (queue.nbytes // queue.count if queue.count else 0))
+    if queue.agenda is not None:
+        book.change(queue.agenda.count, queue.agenda.nbytes)
+    book.change(queue.delayed.count, queue.delayed.nbytes)
+    return (seen + len(runs)) // _EACH
+
+
+_EACH: Final = 15
+"""Of them are looked at in the time of a queue."""
+
+
+def _held(queue: Queue) -> tuple[int, int]:
+    """(messages, bytes) of those that consumers hold, of so many of them as are looked at."""
+    seen = nbytes = 0
+    for consumer in queue.consumers:
+        for run in consumer.flight or ():
+            seen += len(run.records)
+            nbytes += run.nbytes
+            if seen >= _HELD:
+                return seen, nbytes
+        for group in (consumer.ledger, consumer.bodies, *consumer.held.values()):
+            for i, run in (group or {}).items():
+                # Ids of a run ascend: index() would be the square of what a client holds of one run.
+                nbytes += run.size_of(bisect_left(run.ids, i))
+                seen += 1
+                if seen >= _HELD:
+                    return seen, nbytes
+    return seen, nbytes
 
 
 def relieve(slot: Slot, turn: Turn) -> None:

@@ -11,12 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from broker.core.commands import Decide
 from broker.core.effects import Turn
 from broker.engine.engine import Engine
 
 from ..commit.release_gate import Touched
 
 Step = Callable[[Engine, Turn], "Iterator[None] | None"]
+
+
+def decided(command: Decide) -> Step:
+    """Carries it out."""
+
+    def step(led: Engine, turn: Turn) -> Iterator[None]:
+        return led.in_pieces(command, turn)
+
+    return step
 
 
 class AskedSteps:

@@ -6,7 +6,7 @@ Rule: the latest settings count; a slot that is led anew has them already. Must 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from broker.config.settings import EngineSettings
@@ -15,10 +15,22 @@ from broker.engine.address.declarations import Named, keep
 from broker.engine.engine import Engine
 from broker.engine.routing.declare import Reshaping
 
+from .asked_steps import Step
+
 PIECE: Final = 300
 """Queues and addresses looked at in one turn: a millisecond, with what they have to hand out somewhat more."""
 _SLOT: Final = 20
 """What a slot counts beside: it may have to be made."""
+
+
+def beginning(settings: Callable[[], EngineSettings], begin: Callable[[Turn], None]) -> Step:
+    """The first step of a slot that is led from now on: it was made when it began to be followed, maybe days ago."""
+
+    def first(led: Engine, turn: Turn) -> Iterator[None]:
+        yield from led.configuring(settings(), PIECE)
+        begin(turn)
+
+    return first
 
 
 class Reconfiguring:

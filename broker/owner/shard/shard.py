@@ -54,14 +54,14 @@ from ..transactions.large_commits import LargeCommit, TurnParts
 from ..transactions.transact import Crossing, carry_moves, published, transacting, wary
 from . import refusing
 from .all_slots import carry_out
-from .asked_steps import AskedSteps, Step
+from .asked_steps import AskedSteps, Step, decided
 from .deferred import Deferred
 from .fault_attribution import NOBODY, culprit
 from .listening import Listener, tell_blamed
 from .memory_pressure import Pressure
 from .page_reads import PageReads
 from .portions import FEW, MOST, WORK, portion
-from .reconfiguring import Reconfiguring
+from .reconfiguring import Reconfiguring, beginning
 from .slow_turns import LONG_S, Blame
 from .small_state import Keeper, small_state
 
@@ -228,13 +228,8 @@ class Shard:
     def adopt(self, engine: Engine, begin: Callable[[Turn], None]) -> None:
         """This process leads the slot from now on. `begin` fills the first turn (restore_end)."""
 
-        def first(led: Engine, turn: Turn) -> None:
-            # A shadow may be days old.
-            led.configure(self.settings.engine)  # it was made when the slot began to be followed
-            begin(turn)
-
         self.engines[engine.number] = engine
-        self.in_turn(engine.number, first)
+        self.in_turn(engine.number, beginning(lambda: self.settings.engine, begin))
 
     def drop(self, slot: int) -> Engine | None:
         """This process does not lead the slot any more: nothing of it is told, dispatched or released from now on."""
@@ -531,6 +526,8 @@ class Shard:
         # Behind the append: a page may be of what has just been written.
         for fetch in turn.fetches:
             self._reads.ask(fetch, self.settings.engine.page_bytes)
+        for command in turn.decisions:
+            self.in_turn(command.slot, decided(command))
         for notice in turn.notices:
             log.warning("%s", notice)
         if turn.effects and self._listener is not None:

@@ -44,7 +44,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.message import Blob, Run
 from broker.core.reasons import CALM
 from broker.engine.engine import Engine
-from broker.engine.publishing.prepared import PIECE, units
+from broker.engine.publishing.prepared import CHECKED, PIECE, units
 from broker.engine.state.limits import Asked
 
 from ..bodies.body_transfer import BodyPieces, BodySink, Carry
@@ -122,8 +122,9 @@ class Coordinator:
 
     # ── what the shard hands over ──────────────────────────────────────────────────────────────────
 
-    def transact(self, command: Transact, turn: Turn) -> None:
-        """A COMMIT with parts in several slots. One that is replayed while it is under way is answered once."""
+    def transact(self, command: Transact, turn: Turn) -> Iterator[None]:
+        """A COMMIT with parts in several slots. One that is replayed while it is under way is answered once. In pieces:
+        between them nothing may happen in this owner's slots."""
         key = command.dedup
         engine = self._shard.engine(command.slot)
         if key is not None:
@@ -145,14 +146,19 @@ class Coordinator:
         def again(led: Engine) -> bool:
             return any(isinstance(part, Publish) and led.repeated(part) for part in own)
 
-        def check(led: Engine) -> None:
+        def check(led: Engine) -> Iterator[None]:
             # _AMQ_DUPL_ID may name a message that is known already; asked at both times, since that may change
             # between them.
             repeated = again(led)  # then nothing is published, and needs no room
             if self._shard.journal.full and not repeated and any(isinstance(part, Publish) for part in own):
                 raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
             asked: Asked = {}
+            left = CHECKED
             for part in own:
+                if left <= 0:
+                    left = CHECKED
+                    yield
+                left -= units(part)
                 if not (repeated and isinstance(part, Publish)):
                     led.check(part, asked)
 
@@ -181,7 +187,7 @@ class Coordinator:
             self._in_turn(engine, lambda turn: engine.refuse(command, error, turn))
 
         try:
-            check(engine)
+            yield from check(engine)
         except RefusedError as error:
             # Nobody has been asked yet, so nobody holds anything.
             engine.refuse(command, error, turn)
@@ -337,7 +343,7 @@ class Coordinator:
         participants = list(crossing.others)
         try:
             # Once more: while the others prepared, somebody else may have filled the address, or settled the message.
-            crossing.check(engine)
+            yield from crossing.check(engine)
             engine.decide(crossing.tx, participants, group)
         except RefusedError as error:
             self._abort(crossing, Refused(0, 0, error.code, error.detail), turn)
@@ -450,8 +456,9 @@ def _ignore(_: Refused | None) -> None:
     """An abort need not be heard."""
 
 
-def _fine(_: Engine) -> None:
+def _fine(_: Engine) -> Iterator[None]:
     """It can always be done."""
+    yield from ()
 
 
 def _nothing(_: Engine, __: Turn) -> None:

@@ -59,7 +59,7 @@ CROSS_SLOT: Final = StateTable(
 class CrossSlotTx:
     """One of them under way, for as long as `engine` leads the slot here.
 
-    check     raises RefusedError if this slot's part cannot be done (any more).    own   does it, piece by piece.
+    check     raises RefusedError if this slot's part cannot be done (any more).    own   does it. Both piece by piece.
     done      tells that it has happened, everywhere.
     refused   tells that it has not.
     epoch     in which the slot is led here.
@@ -75,7 +75,7 @@ class CrossSlotTx:
         tx: str,
         engine: Engine,
         others: dict[int, Parts],
-        check: Callable[[Engine], None],
+        check: Callable[[Engine], Iterator[None]],
         own: Callable[[Engine, Turn], Iterator[None]],
         done: Callable[[Engine, Turn], None],
         refused: Callable[[Refused], None],

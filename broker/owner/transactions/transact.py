@@ -38,7 +38,7 @@ log = logging.getLogger("stampede.owner")
 class Crossing(Protocol):
     """Carries out what touches slots of several owners (coordinator.py)."""
 
-    def transact(self, command: Transact, turn: Turn) -> None: ...
+    def transact(self, command: Transact, turn: Turn) -> Iterator[None]: ...
     def move(self, move: Move, slot: int) -> None: ...
 
 
@@ -82,8 +82,8 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
     between them nothing may happen in a slot of this owner, half of it is seen by nobody."""
     # Slots of other owners: two phases instead of one record.
     if shard.crossing is not None and any(part.slot != command.slot for part in command.parts):
-        shard.crossing.transact(command, turn)
         touched[shard.engine(command.slot)] = None
+        yield from shard.crossing.transact(command, turn)
         return
     engine = shard.engine(command.slot)
     touched[engine] = None

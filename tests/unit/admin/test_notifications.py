@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from pathlib import Path
@@ -86,6 +87,30 @@ async def test_what_comes_too_fast_is_dropped_and_counted(tmp_path: Path, monkey
         found = {metric.name: metric.samples[0][1] for metric in own.metrics()}
         assert found["stomp_notifications_dropped_total"] == 3
         await eventually(lambda: own._told >= 2 and not own._waiting)
+
+
+async def test_the_consumers_of_a_session_that_ends_are_told_some_a_turn(monkeypatch):
+    monkeypatch.setattr(notifications, "MOST", 10)
+    made = Notifications(None, "edge-0", lambda: 0)  # type: ignore[arg-type]
+    made._something = made._task = SimpleNamespace(set=lambda: None)  # type: ignore[assignment]
+    about = Notice(NoticeKind.CONSUMER_CREATED, 1, "ada", "10.0.0.1:5", "", "orders")
+    for _ in range(1000):
+        made.take(about)
+    drawn = []
+
+    def endings():
+        for n in range(1000):
+            drawn.append(n)
+            yield about._replace(kind=NoticeKind.CONSUMER_CLOSED)
+        yield about._replace(kind=NoticeKind.CONNECTION_DESTROYED, address="")
+
+    made.take(endings())
+    assert drawn == []
+    most, before = 0, 0
+    while made._several:
+        await asyncio.sleep(0)
+        most, before = max(most, len(drawn) - before), len(drawn)
+    assert len(drawn) == 1000 and most == notifications.PIECE and not made._consumers
 
 
 async def test_the_end_of_a_consumer_is_one_look_however_many_addresses_have_some():

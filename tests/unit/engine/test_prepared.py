@@ -329,3 +329,16 @@ def test_what_is_read_back_for_one_transaction_walks_over_no_other():
     world.settle_down()
     assert not slot.prepared and sorted(drained(world)) == sorted(b"%d" % n for n in range(40))
     assert slot.prepared.walked == 0
+
+
+@pytest.mark.parametrize(("count", "pieces"), [(50, 0), (500, 4)])
+def test_what_had_to_be_read_back_is_carried_out_in_pieces(count, pieces):
+    """1,000 parts were published at the end of a turn of many queues, all at once."""
+    world = World()
+    prepare(world, *[send(b"%d" % n, address=f"q{n}") for n in range(count)])
+    fail_over(world)
+    decide(world)
+    world.settle_down()
+    assert world.pieces >= pieces and bool(world.pieces) == bool(pieces)
+    assert [drained(world, f"q{n}") for n in (0, count - 1)] == [[b"0"], [b"%d" % (count - 1)]]
+    assert world.engine._slot.prepared == {}

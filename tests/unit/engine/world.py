@@ -60,6 +60,8 @@ class World:
         self.effects: list = []
         self.appended: list = []
         self.seq = 0
+        self.pieces = 0
+        """Of a decision whose messages had to be read back, in a turn of its own."""
         self.reads = 0
         """Positions read back since the last start."""
 
@@ -80,6 +82,11 @@ class World:
         self.engine.flush(turn)
         while self.engine.unfinished and not self.in_pieces:
             self._go_on(turn)
+        while turn.decisions:
+            command = turn.decisions.pop(0)
+            assert self.engine.much(command)
+            self.pieces = sum(1 for _ in self.engine.in_pieces(command, turn))
+            self.engine.flush(turn)
         while turn.moves:
             moves, turn.moves = turn.moves, []
             for move in moves:
@@ -113,6 +120,7 @@ class World:
         turn.effects += more.effects
         turn.fetches += more.fetches
         turn.moves += more.moves
+        turn.decisions += more.decisions
 
     def commit(self) -> list:
         """What was appended is durable now."""

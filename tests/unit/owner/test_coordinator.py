@@ -15,6 +15,7 @@ from broker.core.errors import Code
 from broker.core.message import DURABLE, Blob, Run
 from broker.core.records import GroupRecord, MetaRecord
 from broker.engine.engine import Engine
+from broker.engine.publishing.prepared import CHECKED
 from broker.owner.transactions.coordinator import LAST_RETRY_S, RETRY_S, SESSION, Coordinator
 from broker.owner.transactions.cross_slot_tx import AGAIN_MOST
 from tests.unit.engine.world import run_of
@@ -132,7 +133,7 @@ class World:
     def commit(self, *slots, key=(5, 1), seq=3):
         parts = [Publish(slot, CLIENT, 0, f"a{slot}", Routing.ANYCAST, run_of(b"m", durable=True)) for slot in slots]
         command = Transact(HERE, CLIENT, seq, parts, key)
-        self.turn(lambda turn: self.coordinator.transact(command, turn))
+        self.turn(lambda turn: list(self.coordinator.transact(command, turn)))
         self.run()
 
     def answer(self, kind, slot=None, code=None):
@@ -202,7 +203,7 @@ def test_numbers_are_a_slots_own(world):
     world.commit(HERE, THERE)
     world.engines[ELSEWHERE] = Engine(ELSEWHERE, SETTINGS)
     other = Transact(ELSEWHERE, CLIENT, 4, [publish_to(ELSEWHERE), publish_to(THERE)], (5, 1))
-    world.turn(lambda turn: world.coordinator.transact(other, turn), ELSEWHERE)
+    world.turn(lambda turn: list(world.coordinator.transact(other, turn)), ELSEWHERE)
     world.run()
     world.commit(HERE, THERE)
     assert len(world.asked(Prepare)) == 2
@@ -291,6 +292,34 @@ def test_a_disk_that_is_full_by_the_time_everybody_has_prepared_is_no_failure_ei
     world.answer(Prepare)
     assert [command.calm for command in world.sent if type(command) is Decide] == [True]
     assert world.told() == [Code.DISK_FULL]
+
+
+def test_its_own_part_is_looked_at_some_hundred_at_a_time(world, monkeypatch):
+    """1,000 parts were one step, when it came and when all had prepared."""
+    parts = [Publish(HERE, CLIENT, 0, f"a{n}", Routing.ANYCAST, run_of(b"m", durable=True)) for n in range(1000)]
+    parts.append(Publish(THERE, CLIENT, 0, "t", Routing.ANYCAST, run_of(b"m", durable=True)))
+    asked = []
+    real = Engine.check
+    monkeypatch.setattr(Engine, "check", lambda *given: asked.append(1) or real(*given))
+
+    def pieces(step, turn):
+        """How many are looked at in each."""
+        counts, before = [], len(asked)
+        for _ in step(turn):
+            counts.append(len(asked) - before)
+            before = len(asked)
+        return [*counts, len(asked) - before]
+
+    def all_are(found):
+        return sum(found) == 1000 and max(found) <= CHECKED
+
+    turn = Turn(world.now, world.number)
+    command = Transact(HERE, CLIENT, 3, parts, (5, 1))
+    assert all_are(pieces(lambda turn: world.coordinator.transact(command, turn), turn))
+    (prepare,) = world.sent
+    world.coordinator.on_effects([Done(SESSION, prepare.seq)])
+    ((_, decide),) = world.steps
+    assert all_are(pieces(lambda turn: decide(world.engines[HERE], turn), turn))
 
 
 def test_a_full_disk_takes_no_commit(world):
@@ -476,7 +505,7 @@ def test_who_is_told_that_it_is_being_decided_asks_again(world):
 def settling(world):
     settle = Settle(THERE, CLIENT, 0, 1, [4])
     command = Transact(HERE, CLIENT, 3, [settle, publish_to(HERE)], (5, 1))
-    world.turn(lambda turn: world.coordinator.transact(command, turn))
+    world.turn(lambda turn: list(world.coordinator.transact(command, turn)))
     world.run()
 
 
