@@ -178,6 +178,30 @@ def test_owners_scale_under_traffic(cluster, traffic):
     settled(traffic)
 
 
+def test_the_archive_is_written_by_executors(cluster, traffic):
+    """Spark on Kubernetes: what came since the first job, by a pod of Spark's own, into the volume of the first."""
+    if not PIPELINE:
+        pytest.skip("no E2E_PIPELINE_IMAGE: no archive is written")
+    values = ["executors.count=1", "executors.memory=512m", f"volume.existingClaim={RELEASE}-archive",
+              r"store.sparkConf.spark\.kubernetes\.executor\.request\.cores=100m"]  # fmt: skip
+    sets = [part for value in values for part in ("--set", f"archive.{value}")]
+    cluster.helm("upgrade", RELEASE, str(CHART), "--reuse-values", *sets)
+    job, seen = f"job/{RELEASE}-archive-more", set()
+    begin = time.monotonic()
+    cluster.kubectl("create", *job.split("/"), f"--from=cronjob/{RELEASE}-archive")
+
+    def succeeded() -> bool:
+        seen.update(each["metadata"]["name"] for each in cluster.items("pods", "spark-role=executor"))
+        return bool(cluster.get("job", f"{RELEASE}-archive-more")["status"].get("succeeded"))
+
+    until(succeeded, 600, lambda: f"no archive: {cluster.kubectl('logs', job, check=False)}\n{state(cluster)}")
+    figures["archive job with an executor s"] = round(time.monotonic() - begin, 1)
+    said = cluster.kubectl("logs", job)
+    assert re.search(r"^[1-9]\d* rows archived$", said, re.MULTILINE) and seen, said
+    cluster.kubectl("delete", job)
+    until(lambda: not cluster.items("pods", "spark-role=executor"), 60, lambda: state(cluster))
+
+
 def test_the_status_counts_connections(cluster, traffic):
     def counted() -> bool:
         status = (cluster.get("stompacceptor", ACCEPTOR) or {}).get("status", {})

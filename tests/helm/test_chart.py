@@ -110,6 +110,35 @@ def test_the_archive_is_restricted_too_and_sees_no_key(render):
     assert "passcode" not in command.lower() and job["spec"]["concurrencyPolicy"] == "Forbid"
 
 
+def test_executors_of_the_archive_are_restricted_and_open_to_each_other_only(render):
+    made = documents(render(HERE / "values" / "archive-on-executors.yaml", True, *NO_CRDS).text)
+    named = {(each["kind"], each["metadata"]["name"]): each for each in made}
+    pod = yaml.safe_load(named["ConfigMap", "shop-archive-executor"]["data"]["pod.yaml"])
+    kubernetes_validate.validate(
+        pod | {"metadata": {"name": "x"}} | {"spec": with_images(pod["spec"])}, "1.33", strict=True
+    )
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True and not pod["spec"]["automountServiceAccountToken"]
+    assert pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
+    assert pod["metadata"]["labels"]["app.kubernetes.io/instance"] == "shop", "the owners' policy lets them read"
+    assert [each for each in pod["spec"]["volumes"] if "secret" in each] == []
+    labels = {}
+    for name in ("shop-archive", "shop-archive-executor"):
+        spec = named["NetworkPolicy", name]["spec"]
+        (entry,) = spec["ingress"]
+        who = [each["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for each in entry["from"]]
+        labels[spec["podSelector"]["matchLabels"]["app.kubernetes.io/component"]] = who
+    assert labels == {"archive": ["archive-executor"], "archive-executor": ["archive-executor", "archive"]}
+    job = named["CronJob", "shop-archive"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert job["serviceAccountName"] == "shop-archive" and job["automountServiceAccountToken"] is True
+    (rule,) = named["Role", "shop-archive"]["rules"]
+    assert rule["apiGroups"] == [""] and "secrets" not in rule["resources"] and "*" not in str(rule)
+
+
+def with_images(spec):
+    """As Spark completes it."""
+    return spec | {"containers": [each | {"image": "x"} for each in spec["containers"]]}
+
+
 @pytest.mark.parametrize(
     ("version", "api"), [("1.20.2", "batch/v1beta1"), ("1.21.0", "batch/v1"), ("1.37.2", "batch/v1")]
 )
