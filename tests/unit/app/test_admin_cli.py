@@ -57,15 +57,6 @@ async def test_a_stuck_queue_says_why(api):
     await done(api, "queue", "resume", "orders")
 
 
-async def test_exit_codes(api):
-    missing = await run(api, "queue", "show", "nothing")
-    assert missing.exit_code == 4 and "'nothing'" in missing.stderr and "ADDRESS::NAME" in missing.stderr
-    assert (await run(api, "queues", "--sort", "colour")).exit_code == 1
-    assert (await run(api, "queues", "--colour")).exit_code == 2
-    away = await asyncio.to_thread(CliRunner().invoke, main, ["queues", "--url", "http://127.0.0.1:9"])
-    assert away.exit_code == 3 and "stampede serve" in away.stderr
-
-
 async def test_what_destroys_needs_the_name(api):
     await send(api, "orders", "a", "b")
     for line in (("queue", "purge", "orders"), ("queue", "delete", "orders")):

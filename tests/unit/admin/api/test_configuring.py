@@ -67,9 +67,6 @@ async def change(api: Api, path: str, status: int = 200, **values: Any) -> Any:
     return await api.call("PATCH", f"/config/{path}", status, values=values)
 
 
-# ── entries ─────────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_a_queue_is_there_when_its_change_is_answered_and_after_a_restart(tmp_path, source):
     async with running(tmp_path, source) as api:
         told = await change(api, "queues/bills", selector="n > 3")
@@ -328,9 +325,6 @@ async def test_nor_when_its_address_was_split_while_the_broker_did_not_run(tmp_p
         assert len(parts) == 8 and sum(part["messages"] for part in parts) == 40
 
 
-# ── the file read again ─────────────────────────────────────────────────────────────────────────────
-
-
 async def test_the_file_is_read_again_and_what_needs_a_restart_is_named(api, source, caplog):
     await change(api, "addresses/orders", max_delivery_attempts=7)
     text = (
@@ -386,9 +380,6 @@ async def test_a_broker_without_a_source_says_that_it_cannot_read_it_again(tmp_p
         assert "not started from" in (await api.call("POST", "/config/reload", 409))["detail"]
 
 
-# ── users ───────────────────────────────────────────────────────────────────────────────────────────
-
-
 async def test_the_first_user_closes_a_broker_that_was_open(api):
     async with connect(api.url) as open:
         await api.call("PUT", "/users/ada", passcode="a long passcode", groups=["admin"])
@@ -417,21 +408,6 @@ async def test_the_first_user_closes_a_broker_that_was_open(api):
     assert status == 409 and "8 characters" in told["detail"]
 
 
-# ── on the command line ─────────────────────────────────────────────────────────────────────────────
-
-
 async def run(api: Api, *line: str) -> Result:
     url = f"http://127.0.0.1:{api.broker.admin.port}"
     return await asyncio.to_thread(CliRunner().invoke, main, ["config", *line, "--url", url])
-
-
-async def test_the_same_on_the_command_line(api, source):
-    assert (await run(api, "set", "queues", "bills", "selector=n > 3")).exit_code == 0
-    listed = await run(api, "list", "queues", "--live")
-    assert "selector=n > 3" in listed.stdout and "orders" not in listed.stdout
-    write(source, FILE.replace("ws_port = -1", "ws_port = -1\nmax_connections = 7"))
-    told = await run(api, "reload")
-    assert told.exit_code == 1 and "edge.max_connections needs a restart" in told.stderr
-    assert (await run(api, "reset", "queues", "bills")).exit_code == 0
-    assert (await run(api, "reset", "queues", "bills")).exit_code == 4
-    assert (await run(api, "set", "queues", "bills", "selector")).exit_code == 2

@@ -5,7 +5,7 @@ import json
 
 from click.testing import CliRunner
 
-from broker.app.commands.client_cli import Settling, bench, browse, receive, send
+from broker.app.commands.client_cli import Settling, browse, receive, send
 from tests.harness.fake_server import FakeServer
 
 
@@ -115,12 +115,3 @@ async def test_browse_ends_by_itself_and_takes_nothing():
         done = await invoke(browse, server, "/queue/a")
         assert (done.exit_code, done.stdout) == (0, "one\n")
         assert not server.frames("ACK")
-
-
-async def test_bench_prints_one_line_of_json():
-    async with FakeServer() as server:
-        done = await invoke(bench, server, "--seconds", "0.1")
-        assert done.exit_code == 0, done.output
-        report = json.loads(done.stdout)
-        assert report["sent"] == report["received"] > 0
-        assert "client and server" in report["measures"] and report["latency_us"]["p50"] > 0
