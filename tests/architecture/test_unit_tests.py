@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 WITHOUT: dict[str, int] = {
     "broker/admin": 2,
-    "broker/app": 9,
-    "broker/edge": 7,
+    "broker/app": 8,
+    "broker/edge": 5,
     "broker/link": 4,
     "broker/metadata": 2,
     "broker/seams": 4,

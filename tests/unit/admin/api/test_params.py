@@ -138,3 +138,7 @@ def test_the_document_tells_the_same_bounds_that_are_kept_to():
     kinds = {kind: Param("x", "", kind).schema()["type"] for kind in ("flag", "texts", "messages", "table", "text")}
     assert kinds == {"flag": "boolean", "texts": "array", "messages": "array", "table": "object", "text": "string"}
     assert Param("x", "", choices=("a",)).schema()["enum"] == ["a"]
+
+
+def test_a_number_at_its_longest_is_read():
+    assert Param("n", "", "number", most=1 << 90).read("1" * 20) == int("1" * 20)
