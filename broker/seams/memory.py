@@ -16,6 +16,27 @@ _GROUPS: Final = "/sys/fs/cgroup"
 _OWN_GROUP: Final = "/proc/self/cgroup"
 
 
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_FREE_KEPT: Final = 8 * 1024 * 1024
+"""Free bytes at the end of the heap that are kept; hand_back() gives those back, too."""
+_OWN_MAPPING: Final = 4 * 1024 * 1024
+"""A larger piece is mapped by itself, and unmapped when it is free."""
+_SAID_BY: Final = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+"""Variables by which whoever runs us says what the C library shall do."""
+
+
+def keep_free() -> None:
+    """What a read and its answers need is kept for the next one. By itself the C library gives a heap's end back as
+    soon as twice the largest piece so far is free: a read of 256 KB, its messages and what is written of them are
+    mapped, cleared by the kernel and given back again each time, or not, as it happens to lie."""
+    mallopt = getattr(_libc(), "mallopt", None)
+    if mallopt is not None and not any([name in os.environ for name in _SAID_BY]):
+        # Both: setting one ends the adjusting of the other, and what is mapped by itself is given back at once.
+        mallopt(_M_MMAP_THRESHOLD, _OWN_MAPPING)
+        mallopt(_M_TRIM_THRESHOLD, _FREE_KEPT)
+
+
 def hand_back() -> None:
     """Returns free memory of the C heap to the system. Takes a few milliseconds; does nothing where the C library
     has no such call (musl, macOS)."""

@@ -18,6 +18,7 @@ from broker.config.settings import AdminSettings, Settings
 from broker.core.errors import BrokerError, ConfigError
 from broker.seams.clock import SystemClock
 from broker.seams.files import open_file_limit
+from broker.seams.memory import keep_free
 
 from .garbage import collect_rarely
 from .witness import Witness
@@ -85,6 +86,7 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
             sys.stderr.write(line + "\n")
         sys.stderr.flush()
         collect_rarely()
+        keep_free()  # only now: what recovery has needed once is not needed again
         await process.start_admin()
         gc.freeze()  # the admin port's libraries: a hundred thousand objects that a full collection would walk through
         stopping = loop.create_task(stop.wait())

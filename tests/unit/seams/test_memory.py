@@ -1,8 +1,12 @@
-"""How much memory a process may have: what its container says, in all the ways that containers say it."""
+"""How much memory a process may have: what its container says, in all the ways that containers say it; and what of it
+is kept between two reads."""
 
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ from broker.seams.memory import available
 
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 MIB = 1024 * 1024
+OF_GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no mallopt")
 V1 = "memory/{}memory.limit_in_bytes"
 
 
@@ -53,3 +58,36 @@ def test_where_the_machine_does_not_tell_the_container_does(tmp_path: Path, monk
     assert available(groups, own) == 0
     (tmp_path / "memory.max").write_text("1000\n")
     assert available(groups, own) == 1000
+
+
+ROUNDS = """
+import resource, sys
+from broker.seams import memory
+if sys.argv[1:]:
+    memory.keep_free()
+def work():
+    for _ in range(50):
+        pieces = [bytes(200_000) + b"x" for _ in range(5)]
+work()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+work()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def _faults(*arguments: str, **variables: str) -> int:
+    """Pages that the kernel had to find for 50 times the same work, when it has been done 50 times before."""
+    own = {name: text for name, text in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    line = [sys.executable, "-c", ROUNDS, *arguments]
+    return int(subprocess.run(line, env=own | variables, capture_output=True, text=True, check=True).stdout)
+
+
+@OF_GLIBC
+def test_what_a_read_needs_is_kept_for_the_next_one() -> None:
+    assert _faults("keep") < 500
+    assert _faults() > 5_000  # else the C library does so by itself, and this may go
+
+
+@OF_GLIBC
+def test_what_the_environment_says_of_the_heap_counts() -> None:
+    assert _faults("keep", MALLOC_TRIM_THRESHOLD_="131072") > 5_000
