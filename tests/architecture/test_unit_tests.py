@@ -18,7 +18,7 @@ WITHOUT: dict[str, int] = {
     "broker/admin": 2,
     "broker/app": 8,
     "broker/edge": 5,
-    "broker/link": 4,
+    "broker/link": 3,
     "broker/metadata": 2,
     "broker/seams": 4,
     "broker/selector": 10,

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from broker.admin.desk.letters import MAX_HEADERS, again, made, onward, row, stored, unlabelled
+from broker.admin.desk.letters import MAX_HEADERS, again, made, onward, row, says_when, stored, unlabelled
 from broker.client import connect
 from broker.core.message import (
     DURABLE,
@@ -20,6 +20,7 @@ from broker.core.message import (
     WAS_DURABLE,
     Run,
 )
+from broker.engine.publishing.recurrence import Recurrence
 from tests.harness.api import running
 
 
@@ -119,3 +120,9 @@ def test_a_letter_that_is_sent_on_keeps_what_it_is_and_not_what_became_of_it():
     on = onward(run, run.records)
     assert (on.flags, on.priority, on.expires, on.attempts, on.ids) == (DURABLE | TEXT, 6, 99, 0, NO_IDS)
     assert onward(Run([1], b"", [b"\nx\0"], 3, TRANSIENT), [b"\nx\0"]).flags == 0
+
+
+def test_messages_rest_where_recurrences_do_only_if_each_says_when():
+    when, plain = Recurrence("a", period=5).lines() + b"k:v\n\nx\0", b"k:v\n\nx\0"
+    assert says_when(Run([1, 2], b"", [when, when], 9))
+    assert not says_when(Run([1, 2], b"", [when, plain], 9)) and not says_when(Run([1], b"", [plain], 9))
