@@ -57,19 +57,25 @@ class Notifications:
     def take(self, notice: Notice | Iterator[Notice]) -> None:
         """core.notices.Notify."""
         if isinstance(notice, Notice):
-            self._one(notice)
-        else:
-            self._several.append(notice)
-            if len(self._several) == 1:
-                asyncio.get_running_loop().call_soon(self._some)
+            if not self._several:
+                self._one(notice)
+                return
+            # Behind what came before it: a client that is back at once has not two consumers.
+            notice = iter((notice,))
+        self._several.append(notice)
+        if len(self._several) == 1:
+            asyncio.get_running_loop().call_soon(self._some)
 
     def _some(self) -> None:
         """The next of those that came together."""
-        some = list(islice(self._several[0], PIECE))
-        for notice in some:
-            self._one(notice)
-        if len(some) < PIECE:
-            self._several.popleft()
+        left = PIECE
+        while self._several and left > 0:
+            some = list(islice(self._several[0], left))
+            for notice in some:
+                self._one(notice)
+            if len(some) < left:
+                self._several.popleft()
+            left -= len(some) or 1
         if self._several:
             asyncio.get_running_loop().call_soon(self._some)
 

@@ -113,6 +113,25 @@ async def test_the_consumers_of_a_session_that_ends_are_told_some_a_turn(monkeyp
     assert len(drawn) == 1000 and most == notifications.PIECE and not made._consumers
 
 
+async def test_who_is_back_at_once_is_told_behind_its_own_end():
+    made = Notifications(None, "edge-0", lambda: 0)  # type: ignore[arg-type]
+    made._something = made._task = SimpleNamespace(set=lambda: None)  # type: ignore[assignment]
+    came = Notice(NoticeKind.CONSUMER_CREATED, 1, "ada", "10.0.0.1:5", "", "orders")
+    made.take(came)
+    made.take(iter([came._replace(kind=NoticeKind.CONSUMER_CLOSED)] * notifications.PIECE))
+    for connection in range(2, 2 + 3 * notifications.PIECE):
+        made.take(came._replace(connection=connection))
+    turns = 0
+    while made._several:
+        await asyncio.sleep(0)
+        turns += 1
+    heard = [(notice.kind.value, notice.connection, count) for notice, count in made._waiting]
+    assert heard[:2] == [("CONSUMER_CREATED", 1, 1), ("CONSUMER_CLOSED", 1, 0)]
+    assert heard[notifications.PIECE + 1 :][:2] == [("CONSUMER_CREATED", 2, 1), ("CONSUMER_CREATED", 3, 2)]
+    # What comes meanwhile is some a turn as well, not one: it could come faster than that.
+    assert turns <= 6 and not made._dropped
+
+
 async def test_the_end_of_a_consumer_is_one_look_however_many_addresses_have_some():
     class Walked(Counter):
         def items(self):
