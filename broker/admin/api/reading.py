@@ -160,8 +160,11 @@ class Reading:
         # many walks over all queues, and 500 s beside an owner that hangs.
         asked = question("queues", wanted)
         answers, missing = await self._owners.ask(self._for(who, asked))
-        # An owner of the release before ours doesn't know the word, and tells its longest queues of any address.
-        rows = [row for row in listed(asked, answers, missing)["items"] if row["address"] in addresses]
+        # An owner of the release before ours doesn't know the word, and tells its longest queues of any address: taken
+        # out before the longest of all are chosen.
+        for answer in answers:
+            answer["rows"] = [row for row in answer["rows"] if row["address"] in addresses]
+        rows = listed(asked, answers, missing)["items"]
         return sorted(rows, key=lambda row: (-row["messages"], row["name"])), missing
 
     async def complete(self, asked: dict[str, Any]) -> list[Answer]:

@@ -92,3 +92,21 @@ async def test_dead_letters_are_one_question_however_many_addresses_settings_nam
     found, _ = await reading.dead_letter_queues(Who("ada", "127.0.0.1", None, True), 21)
     assert [row["name"] for row in found] == ["DLQ.000", "DLQ.001", "DLQ.002"]
     assert len(asked) == 1 and len(asked[0]["addresses"]) == ADDRESSES
+
+
+async def test_what_an_owner_of_an_earlier_release_tells_beside_does_not_push_dead_letters_out():
+    def answer(name, messages):
+        rows = [{"name": name, "address": name, "messages": messages, "at": [messages, [name, name, 1]]}]
+        return {"rows": rows, "total": 1, "more": False}
+
+    class TwoOwners:
+        async def ask(self, question):
+            return [answer("orders", 1_000_000), answer("DLQ", 7)], []
+
+    class Node:
+        def dead_letter_addresses(self):
+            return ["DLQ"]
+
+    reading = Reading(TwoOwners(), None, Node(), None, ".")
+    found, _ = await reading.dead_letter_queues(Who("ada", "127.0.0.1", None, True), 1)
+    assert [row["name"] for row in found] == ["DLQ"]
