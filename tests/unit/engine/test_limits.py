@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
+from itertools import count, product
 
 import pytest
 from hypothesis import example, given, settings
@@ -293,6 +293,32 @@ def test_the_books_of_a_slot_are_made_some_queues_a_turn(monkeypatch: pytest.Mon
     # From one limit to another nothing is counted: the books are right.
     reshape(world, 10, max_size_messages=100)
     assert len(counted) == 100 and refused(world.publish("q99", b"more", seq=5)) == []
+
+
+def test_settings_that_change_in_the_middle_of_a_change_of_settings():
+    world = World(auto_delete=False)
+    for consumer in (1, 2, 3):
+        world.subscribe(consumer, "t", ack=CLIENT, routing=MULTICAST, credit_messages=1)
+    world.publish("t", b"a", b"b", routing=MULTICAST)
+    assert len(world.engine.shown.addresses["t"].queues) == 3
+
+    def begun(pieces: int, **changes: object) -> None:
+        world.settings = replace(world.settings, address=replace(world.settings.address, **changes))
+        change = world.engine.reconfigure(world.settings)
+        for _ in range(pieces):
+            world.engine.reshape(change, world.turn(), 1)
+
+    for turn, (one, another) in enumerate(product(range(5), repeat=2), 1):
+        begun(one, full_policy="BLOCK", max_size_messages=1000)
+        begun(another, full_policy="PAGE")
+        world.publish("t", b"c", routing=MULTICAST)
+        begun(one, full_policy="FAIL", max_size_messages=2000)
+        world.publish("t", b"d", routing=MULTICAST)
+        reshape(world, full_policy="FAIL", max_size_messages=3000)
+        kept = stock(world, "t")
+        limits.configure(world.engine._slot)
+        assert kept == stock(world, "t") and kept[0] == 3 * (2 + 2 * turn)
+        reshape(world, full_policy="PAGE")
 
 
 def test_of_what_consumers_hold_some_thousands_are_looked_at():

@@ -50,6 +50,16 @@ def test_a_group_passes_to_who_else_holds_some_of_it():
     assert groups.owner(b"a") is None
 
 
+def test_a_group_that_was_closed_passes_to_nobody_who_held_some_of_it_before():
+    groups = Groups(-1)
+    for consumer in (1, 2):
+        groups.claim(b"a", consumer)
+    groups.close(b"a", b"JMSXGroupID:a\nJMSXGroupSeq:-1\n\n")
+    groups.give(b"a", 3)
+    groups.leave(3)
+    assert groups.owner(b"a") is None
+
+
 def test_a_group_waits_for_its_consumer_and_holds_up_nobody_else():
     w = World()
     w.subscribe(1, ack=INDIVIDUAL, credit_messages=1)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from broker.core.address import AckMode, Routing
+from broker.core.commands import Subscribe
 from broker.core.errors import Code
+from broker.engine.queue.wishes import wish_of
 
 from .test_eligibility import send, values
 from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, World, ids, refused
@@ -73,3 +78,20 @@ def test_no_local_on_a_topic_drops_its_own_messages_and_only_its(pattern):
     assert all(q["ready"] == 0 for q in w.stats())
     w.disconnect(1)
     assert not w.engine._slot.strangers
+
+
+@pytest.mark.parametrize(
+    ("tied", "subscription", "durable", "wish"),
+    [
+        (False, False, False, ("a = 1", 9)),
+        (True, True, False, None),  # filled for this one consumer: nothing else is there
+        (False, True, True, (None, 9)),  # the subscription's own queue lets nothing else in
+        (False, True, False, ("a = 1", 9)),  # somebody who reads along there
+    ],
+)
+def test_what_a_consumer_may_get_of_which_queue(tied, subscription, durable, wish):
+    command = Subscribe(
+        3, 9, 1, 4, "a", Routing.ANYCAST, AckMode.AUTO, durable=durable, selector="a = 1", no_local=True,
+    )  # fmt: skip
+    found = wish_of(command, SimpleNamespace(tied=tied, subscription=subscription))
+    assert (found and (found[0] and found[0].text, found[1])) == wish

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+from broker.journal.recovery.living import Living
 from tests.unit.journal.nodes import Node
 from tests.unit.journal.support import (
     maintain,
@@ -20,3 +23,11 @@ def test_settled_tells_of_a_run_wherever_it_is():
     assert a.journal.settled(kept) == {1: [(2, 2)], 2: [(1, 3)]}
     a.put(settled(1, 3))
     assert a.journal.settled(kept) is None
+
+
+def test_what_lives_in_another_segment_is_not_whole_here():
+    where = SimpleNamespace(range_at=lambda first: (1, 9, 2))
+    living = Living(SimpleNamespace(queues={(7, 1): where}))
+    assert living.whole(7, 1, 3, 9, segment=2) and living.whole(7, 1, 1, 9, segment=2)
+    assert not living.whole(7, 1, 3, 9, segment=1) and not living.whole(7, 1, 3, 10, segment=2)
+    assert not living.whole(7, 2, 3, 9, segment=2)

@@ -62,3 +62,11 @@ def test_records_are_looked_at_unless_the_caller_does(journal):
     with pytest.raises(CorruptJournal, match=f"damaged batch at offset {at - f.BATCH.size}"):
         batches(journal)
     assert [start for start, _ in batches(journal, checked=False)] == [start for start, _ in found]
+
+
+def test_a_batch_of_another_segment_is_no_part_of_this_one(journal):
+    names = journal._store.files.names
+    names[f"{FOLDER}/{segment_name(2)}"] = names[f"{FOLDER}/{segment_name(1)}"]
+    journal._store.algorithms[2] = journal._store.algorithms[1]
+    with pytest.raises(CorruptJournal, match="damaged batch header"):
+        list(walk(journal._store, 2))

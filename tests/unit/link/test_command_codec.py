@@ -75,6 +75,7 @@ def commands():
         Disconnect(3, 9),
         Disconnect(3, 9, calm=True),
         Decide(3, 9, 1 << 8 | 3, "tx", True),
+        Decide(3, 9, 1 << 8 | 3, "tx", False, calm=True),
         Inquire(3, 9, 1 << 8 | 3, "tx"),
     ]
 
@@ -88,6 +89,14 @@ def test_a_command_arrives_as_it_was_in_the_name_space_of_its_edge(command):
     if "run" in expected:
         expected["run"]["ids"] = []
     assert fields(there(command)) == expected
+
+
+def test_who_was_told_no_by_an_earlier_release_has_failed_as_it_always_had():
+    up = pb.Up()
+    put_command(Decide(3, 9, 1 << 8 | 3, "tx", False, calm=True), up)
+    up.commands[0].decide.ClearField("calm")
+    (back,) = take_commands(decode_up(up.SerializeToString()), TOKEN)
+    assert (back.commit, back.calm) == (False, False)
 
 
 def test_parts_of_a_transaction_keep_the_edge_they_come_from():

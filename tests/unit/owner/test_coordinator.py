@@ -492,6 +492,17 @@ def test_who_hears_nothing_asks(world, code, left):
     assert engine.counters()["delivered"] == left
 
 
+def test_what_its_coordinator_forgot_with_its_leader_is_no_failure_of_a_client(world, monkeypatch):
+    prepared(world)
+    engine, told = world.engines[HERE], []
+    real = type(engine).in_pieces
+    monkeypatch.setattr(
+        type(engine), "in_pieces", lambda self, command, turn: told.append(command) or real(self, command, turn)
+    )
+    world.answer(Inquire, code=Code.NO_SUCH_TRANSACTION)
+    assert [(command.tx, command.commit, command.calm) for command in told] == [("8.x.1", False, True)]
+
+
 def test_who_is_told_that_it_is_being_decided_asks_again(world):
     prepared(world)
     world.answer(Inquire, code=Code.OWNER_UNAVAILABLE)
