@@ -23,12 +23,12 @@ _SLOT: Final = 20
 """What a slot counts beside: it may have to be made."""
 
 
-def beginning(settings: Callable[[], EngineSettings], begin: Callable[[Turn], None]) -> Step:
+def beginning(settings: Callable[[], EngineSettings], begin: Callable[[Turn], Iterator[None]]) -> Step:
     """The first step of a slot that is led from now on: it was made when it began to be followed, maybe days ago."""
 
     def first(led: Engine, turn: Turn) -> Iterator[None]:
         yield from led.configuring(settings(), PIECE)
-        begin(turn)
+        yield from begin(turn)
 
     return first
 

@@ -225,9 +225,8 @@ class Shard:
 
     # ── slots that come and go ─────────────────────────────────────────────────────────────────────
 
-    def adopt(self, engine: Engine, begin: Callable[[Turn], None]) -> None:
-        """This process leads the slot from now on. `begin` fills the first turn (restore_end)."""
-
+    def adopt(self, engine: Engine, begin: Callable[[Turn], Iterator[None]]) -> None:
+        """This process leads the slot from now on. `begin` fills the first turn (restore_ending), in pieces."""
         self.engines[engine.number] = engine
         self.in_turn(engine.number, beginning(lambda: self.settings.engine, begin))
 

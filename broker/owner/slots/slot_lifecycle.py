@@ -27,6 +27,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Protocol
 
+from broker.core.effects import Turn
 from broker.core.records import MetaRecord
 from broker.core.slots import SlotRecord
 from broker.journal.journal import Journal
@@ -435,7 +436,12 @@ class Node:
             return
         role.take_shadow()
         role.leads()
-        self._shard.adopt(shadow.engine, lambda turn: self._crossings.resume(shadow.promote(turn)))
+
+        def begin(turn: Turn) -> Iterator[None]:
+            yield from shadow.promote(turn)
+            self._crossings.resume(shadow.engine)
+
+        self._shard.adopt(shadow.engine, begin)
         self._gather(slot, role)
         log.debug("slot %d: leading in epoch %d", slot, role.epoch)
         record = self._records[slot]

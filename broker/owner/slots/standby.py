@@ -188,14 +188,14 @@ class Shadow:
                 engine.restore_run(record, settled)
         return not runs
 
-    def promote(self, turn: Turn) -> Engine:
-        """The engine, live: this process leads the slot. It has all runs (rouse). The shadow is used up.
+    def promote(self, turn: Turn) -> Iterator[None]:
+        """The engine is live behind it: this process leads the slot. It has all runs (rouse). The shadow is used up.
+        In steps of some milliseconds, between which nothing may happen in the slot.
 
         Everything that may have been delivered counts as redelivered, whoever delivered it."""
         # False: not a clean end. The former leader may have delivered up to the watermark in the log, so these say
         # `redelivered` (I6), also if it did not.
-        self._engine.restore_end(False, turn)
-        return self._engine
+        return self._engine.restore_ending(False, turn)
 
 
 def _first_id(entry: tuple[RunRecord, Settled]) -> int:

@@ -458,7 +458,9 @@ class Owner:
         shadow = self.shadows.pop(slot)
         while not shadow.rouse(self.journal, epoch << 40, 1):
             pass
-        self.engines[slot] = shadow.promote(turn)
+        for _ in shadow.promote(turn):
+            pass
+        self.engines[slot] = shadow.engine
         self.leading.add(slot)
         self.next_id[slot] = (epoch << 40) + (1 << 30)
         self.append(*turn.appends)

@@ -10,8 +10,11 @@ from broker.core.address import Routing
 from broker.core.commands import Act, Manage, Publish
 from broker.core.ids import slot_of
 from broker.engine.address.declarations import Named
+from broker.engine.engine import Engine
+from broker.engine.recovery.slot_restore import Restore
 from broker.engine.routing import declare
 from broker.owner.shard.reconfiguring import PIECE
+from broker.owner.slots.standby import Shadow
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of
@@ -110,6 +113,34 @@ def test_what_is_named_is_made_some_a_turn_and_the_latest_settings_count(world: 
     queues = world.queues()
     assert {name for name, queue in queues.items() if queue.declared} == {f"two{n}" for n in range(MANY)}
     assert "b" in world.shard.engines[slot_of("b")].shown.addresses
+
+
+def test_a_slot_that_is_led_from_now_on_begins_some_queues_a_turn(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20,000 queues were 0.27 s in one step: half of it their settings, half of it what the log says of them."""
+    world.shard.submit([publish("a", f"q{n}") for n in range(MANY)])
+    world.machine.quiesce()
+    slot, settings = slot_of("a"), world.shard.settings.engine
+    shadow = Shadow(Engine(slot, settings))
+    shadow.apply(world.shard.engines[slot].snapshot(), world.shard.journal)
+    world.shard.drop(slot)
+    world.machine.quiesce()
+    assert shadow.rouse(world.shard.journal, 1 << 40)
+    restored, real = [], Restore._queue
+    monkeypatch.setattr(
+        Restore, "_queue", lambda self, queue, clean, turn: restored.append(queue) or real(self, queue, clean, turn)
+    )
+    world.shard.adopt(shadow.engine, shadow.promote)
+    world.shard.submit([Manage(slot, 1, 0, Act.DELETE, "a", "q7")])
+    most = before = 0
+    while world.turn() or world.machine.busy():
+        most, before = max(most, world.looked, len(restored) - before), len(restored)
+        if before < MANY:
+            assert "q7" in world.queues(), "it waits for the end"
+        for io in world.machine.busy():
+            io.run_one()
+    assert len(restored) == MANY and most <= PIECE and len(world.queues()) == MANY - 1
 
 
 def test_equal_settings_are_one_object(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,9 @@ def shadow_of(*changes, books):
 def promoted(shadow, books, most=1):
     while not shadow.rouse(books, 1 << 40, most):
         pass
-    return shadow.promote(Turn(1000, 1))
+    for _ in shadow.promote(Turn(1000, 1)):
+        pass
+    return shadow.engine
 
 
 def queue_of(engine):
