@@ -29,6 +29,7 @@ from broker.seams.clock import Clock
 from broker.seams.web import post
 
 from ..transport.channel import Channel
+from ..transport.tcp import peer_host
 from .auth import Principal, refusal
 from .outside_checks import OutsideChecks
 from .users import is_name
@@ -40,6 +41,8 @@ THREADS = 4
 MOST = 64 * 1024
 """Bytes of an answer."""
 MOST_GROUPS = 200
+LONGEST_S = 1e9
+"""30 years: beyond it valid_s is a mistake."""
 
 Judge = Callable[[Mapping[str, str]], Any]
 """What is asked → what it answers (see the head of this file); may block, and raise."""
@@ -64,6 +67,16 @@ class Hook:
         """Blocks. Raises whatever the judge raises."""
         return self._judge(asked)
 
+    def described(self, error: Exception) -> str:
+        """For the log. What a function says of its failure may have the passcode in it: where it is, is enough."""
+        if not self.settings.python:
+            return f"{type(error).__name__}: {error}"[:300]
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        where = f" ({place.tb_frame.f_code.co_filename}:{place.tb_lineno})" if place is not None else ""
+        return f"{type(error).__name__}{where}"
+
     def _posted(self, asked: Mapping[str, str]) -> Any:
         said = self.settings
         body = json.dumps(asked).encode()
@@ -86,9 +99,9 @@ class HookLogins:
     def start(self) -> None:
         """Nothing is to be looked after."""
 
-    def known(self, login: str, passcode: str, host: VirtualHost) -> Principal | None:
+    def known(self, login: str, passcode: str, host: VirtualHost, channel: Channel) -> Principal | None:
         """Whose login this is, if that was found a moment ago."""
-        return self._checks.known(login, passcode, host.name)
+        return self._checks.known(*_secret(login, passcode, host, channel))
 
     async def prove(self, login: str, passcode: str, host: VirtualHost, channel: Channel) -> Principal:
         """Raises RefusedError(LOGIN_FAILED)."""
@@ -96,7 +109,7 @@ class HookLogins:
         asked = {"login": login, "passcode": passcode, "host": host.name, "peer": channel.peer}
         keep_s = hook.settings.remember_s if hook is not None else 0.0
         check = partial(self._judge, hook, asked, host)
-        return await self._checks.run(login, channel, (login, passcode, host.name), check, keep_s)
+        return await self._checks.run(login, channel, _secret(login, passcode, host, channel), check, keep_s)
 
     def holds(self, mark: int) -> bool:
         """What a hook has let in holds as long as it said (Principal.until)."""
@@ -116,7 +129,7 @@ class HookLogins:
         try:
             answer = hook.answer(asked)
         except Exception as error:  # of a function of the user: anything
-            self._tell(hook, f"{type(error).__name__}: {error}"[:300])
+            self._tell(hook, hook.described(error))
             raise RefusedError(Code.LOGIN_FAILED, refusal(login)) from None
         if answer is not None and answer is not False and not isinstance(answer, Mapping):
             self._tell(hook, f"it answers with a {type(answer).__name__}, not with an object")
@@ -130,7 +143,7 @@ class HookLogins:
         said, groups, valid_s = hook.settings, answer.get("groups", []), answer.get("valid_s")
         if not isinstance(groups, list) or not all(isinstance(each, str) for each in groups):
             return f"edge.hooks.{hook.name} answers with groups that are no list of texts"
-        if valid_s is not None and (isinstance(valid_s, bool) or not isinstance(valid_s, int | float) or valid_s <= 0):
+        if valid_s is not None and not _is_time(valid_s):
             return f"edge.hooks.{hook.name} answers with a valid_s that is no number of seconds"
         name = said.user_prefix + login
         if not is_name(name) or name.startswith(HOST):
@@ -143,6 +156,16 @@ class HookLogins:
         if self._told.get(hook.name) != why:
             self._told[hook.name] = why
             log.warning("nobody new can log in by edge.hooks.%s, who is here stays: %s", hook.name, why)
+
+
+def _secret(login: str, passcode: str, host: VirtualHost, channel: Channel) -> tuple[str, ...]:
+    """What a yes is remembered of: all that was asked but the port of the client. It may be a yes for that address."""
+    return login, passcode, host.name, peer_host(channel.peer)
+
+
+def _is_time(value: object) -> bool:
+    """A number of seconds. JSON as Python reads it has NaN and Infinity, and numbers that are larger than any float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_S
 
 
 def _function(name: str, where: str) -> Judge:

@@ -26,7 +26,7 @@ class PasscodeJudge(Protocol):
         """From now on it looks after those who came in."""
         ...
 
-    def known(self, login: str, passcode: str, host: VirtualHost) -> Principal | None:
+    def known(self, login: str, passcode: str, host: VirtualHost, channel: Channel) -> Principal | None:
         """Whose login this is, if that was found a moment ago."""
         ...
 

@@ -4,7 +4,7 @@ something to go by decides.
     certificate   of TLS: a name in it is a user of the table
     token         a JWT, in the header `authorization: Bearer …` or as passcode
     passcode      of the table of users (auth.py); with one of those below behind it, of those whom the table has
-    ldap          login and passcode, of a directory (ldap_logins.py)
+    ldap          login and passcode, of a directory (ldap_logins.py, ldap_directory.py)
     hook          login and passcode, of whoever is asked for it (hook_logins.py)
 
 A login that says another name than the certificate or token is refused, whatever else would let it in.
@@ -97,7 +97,7 @@ def _elsewhere(session: Session, way: str, login: str, passcode: str) -> Answer:
     judge = outside.by_passcode.get(way) if outside is not None else None
     if judge is None:
         raise RefusedError(Code.LOGIN_FAILED, refusal(login))
-    known = judge.known(login, passcode, host)
+    known = judge.known(login, passcode, host, session.channel)
     return known or partial(judge.prove, login, passcode, host, session.channel)
 
 

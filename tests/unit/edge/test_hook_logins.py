@@ -82,16 +82,20 @@ async def test_a_service_says_who_comes_in_with_which_groups_and_for_how_long(
     ((asked, headers),) = service.asked
     assert asked == {"login": "ada", "passcode": "ada-pass", "host": "", "peer": "10.0.0.1:5"}
     assert headers["Authorization"] == "Bearer of-the-broker"
-    assert made.known("ada", "ada-pass", DEFAULT) == found and made.known("ada", "other", DEFAULT) is None
+    assert (
+        made.known("ada", "ada-pass", DEFAULT, CHANNEL) == found
+        and made.known("ada", "other", DEFAULT, CHANNEL) is None
+    )
     time.now += 61
-    assert made.known("ada", "ada-pass", DEFAULT) is None
+    assert made.known("ada", "ada-pass", DEFAULT, CHANNEL) is None
 
 
 @pytest.mark.parametrize(
     "answer",
     [{"allow": False}, {"allow": "true"}, {"allow": 1}, {}, None, False, [], "yes", "{", 403, 500,
      {"allow": True, "groups": "staff"}, {"allow": True, "groups": [1]}, {"allow": True, "valid_s": 0},
-     {"allow": True, "valid_s": True}, "x" * 70_000],
+     {"allow": True, "valid_s": True}, "x" * 70_000, '{"allow": true, "valid_s": NaN}',
+     '{"allow": true, "valid_s": Infinity}', '{"allow": true, "valid_s": 1' + "0" * 400 + "}"],
 )  # fmt: skip
 async def test_anything_but_a_clear_yes_is_a_no(service: Service, logins: Any, answer: Any) -> None:
     service.answer = answer
@@ -144,3 +148,28 @@ async def test_a_function_is_asked_alike(logins: Any, monkeypatch: pytest.Monkey
     for python in ("company_logins:nothing", "nowhere_at_all:judge", "company_logins:__name__"):
         with pytest.raises(ConfigError, match=r"MODULE:FUNCTION|no function"):
             logins(python=python)
+
+
+async def test_a_yes_is_that_of_the_address_that_was_asked_about(service: Service, logins: Any) -> None:
+    made = logins(url=service.url)
+    elsewhere: Any = SimpleNamespace(peer="10.0.0.2:5", id=2)
+    await made.prove("ada", "x", DEFAULT, CHANNEL)
+    assert made.known("ada", "x", DEFAULT, SimpleNamespace(peer="10.0.0.1:6", id=3)) is not None
+    assert made.known("ada", "x", DEFAULT, elsewhere) is None
+    service.answer = {"allow": False}
+    with pytest.raises(RefusedError):
+        await made.prove("ada", "x", DEFAULT, elsewhere)
+
+
+async def test_what_a_function_says_of_its_failure_is_not_told(
+    logins: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def judge(asked: Any) -> Any:
+        raise ValueError(f"cannot ask about {asked}")
+
+    module: Any = ModuleType("company_logins")
+    module.judge = judge
+    monkeypatch.setitem(sys.modules, "company_logins", module)
+    with pytest.raises(RefusedError):
+        await logins(python="company_logins:judge").prove("ada", "s3cret", DEFAULT, CHANNEL)
+    assert "ValueError (" in caplog.text and "test_hook_logins.py:" in caplog.text and "s3cret" not in caplog.text

@@ -131,7 +131,7 @@ async def test_a_directory_decides_of_those_who_are_not_in_the_table() -> None:
         return eve
 
     known = {"dan": Principal("dan", (), 8, 0.0, True)}
-    ldap = SimpleNamespace(prove=ask, known=lambda login, passcode, host: known.get(login))
+    ldap = SimpleNamespace(prove=ask, known=lambda login, passcode, host, channel: known.get(login))
     bench.edge.outside = SimpleNamespace(by_passcode={"ldap": ldap}, tokens=None)  # type: ignore[assignment]
     assert prove(session, {"login": "dan", "passcode": "x"}) == known["dan"] and not asked
     later: Any = prove(session, {"login": "eve", "passcode": "y"})
