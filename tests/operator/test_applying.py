@@ -292,3 +292,21 @@ async def test_what_others_may_add_stays(server):
     found["spec"]["revisionHistoryLimit"] = 3
     found["metadata"]["labels"]["team"] = "x"
     assert await ensure(server, applier, "u") == []
+
+
+async def test_where_all_configuration_is_made_immutable_it_is_made_anew_only_when_it_changes(server):
+    applier, apply = Applier(server), server.apply
+
+    async def by_policy(body: Table) -> Table:
+        made = await apply(body)
+        if made["kind"] == "ConfigMap":
+            made["immutable"] = True
+        return made
+
+    server.apply = by_policy
+    await ensure(server, applier, "u")
+    assert await ensure(server, applier, "u") == []
+    assert await ensure(server, Applier(server), "u") == []
+    wrote = await ensure(server, applier, "u", settings={"edge": {"maxConnections": 77}})
+    assert "-ConfigMap" in wrote and "ConfigMap" in wrote
+    assert await ensure(server, applier, "u", settings={"edge": {"maxConnections": 77}}) == []

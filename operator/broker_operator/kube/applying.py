@@ -88,16 +88,17 @@ class Applier:
         _, added = surplus(id.kind, body, item or {})
         last = self._made.get(id, _NOTHING)
         late = item is not None and version_of(item) < last.version
-        if item is not None and item.get("immutable") and not late:
-            # Nobody can put such a ConfigMap right but by making it anew: what is in it would be the broker's for ever.
-            await self._kube.delete(item)
-            self._made[id] = _Made(body, {}, version_of(await self._kube.apply(body)))
-            log.warning("%s was made immutable by somebody else", id)
-            return Drift(id, _described({".immutable": True, **different}))
         if item is not None and last.body == body and (late or (different == last.usual and not added)):
             return None
         if item is not None and not different and not late and not added:
             return None
+        if item is not None and item.get("immutable") and not late:
+            # Nobody can put such a ConfigMap right but by making it anew: what is in it would be the broker's for ever.
+            # One that is right stays: where all are made immutable by a policy, this would have no end.
+            await self._kube.delete(item)
+            self._made[id] = _Made(body, {}, version_of(await self._kube.apply(body)))
+            log.warning("%s was made immutable by somebody else", id)
+            return Drift(id, _described({".immutable": True, **different}))
         drift = None
         if item is None and (id, uid) in self._lost:
             drift = Drift(id, "it was deleted")

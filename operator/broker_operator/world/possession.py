@@ -46,7 +46,7 @@ class Possession:
 
     def __init__(self, metadata: Metadata, keys: Keys, holder: Holder | None) -> None:
         """holder: None = nobody asks (tests)."""
-        self.holdertadata = metadata
+        self._metadata = metadata
         self._keys = keys
         self.holder = holder
         self._revision = 0
@@ -68,7 +68,7 @@ class Possession:
             return ""
         key = self._keys.possession
         for _ in range(2):  # another one may be first
-            found = await self.holdertadata.get(key)
+            found = await self._metadata.get(key)
             there = json_table(found.value if found is not None else None)
             if found is not None and not self.holder.follows(there):
                 break
@@ -79,15 +79,15 @@ class Possession:
             if found is None and (key_of := await self._overlapping()) is not None:
                 found, there = key_of, json_table(key_of.value)
                 break
-            await self.holdertadata.commit([(key, found.revision if found is not None else 0)], [Put(key, value)])
+            await self._metadata.commit([(key, found.revision if found is not None else 0)], [Put(key, value)])
         self.why = self._explained(found, there)
         return self.why
 
     async def release(self) -> None:
         """The StompBroker is gone: another one may have the prefix. Raises BrokerError."""
-        found = await self.holdertadata.get(self._keys.possession)
+        found = await self._metadata.get(self._keys.possession)
         if found is not None and self.holder is not None and self.holder.follows(json_table(found.value)):
-            await self.holdertadata.commit([(found.key, found.revision)], [Delete(found.key)])
+            await self._metadata.commit([(found.key, found.revision)], [Delete(found.key)])
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
@@ -98,10 +98,10 @@ class Possession:
         for length in range(len(parts) - 1, 0, -1):
             found = None
             with suppress(MetadataRefused):  # our user of etcd may know nothing but our own prefix
-                found = await self.holdertadata.get("/".join(parts[:length]) + f"/{_NAME}")
+                found = await self._metadata.get("/".join(parts[:length]) + f"/{_NAME}")
             if found is not None and json_table(found.value).get("broker"):
                 return found
-        items, _ = await self.holdertadata.range(self._keys.root)
+        items, _ = await self._metadata.range(self._keys.root)
         inside = (one for one in items if one.key.endswith(f"/{_NAME}") and one.key != self._keys.possession)
         return next((one for one in inside if json_table(one.value).get("broker")), None)
 
