@@ -13,11 +13,12 @@ COPY pyproject.toml README.md LICENSE ./
 COPY operator ./operator
 COPY broker ./broker
 # The pipeline has an image of its own: its command would be a script here without its package.
+# Without isolation: of a library that comes as sources only (etcd3) pip fetches what builds it by itself, without a hash.
 # The checksummed .pyc files need no file times, and a read-only image could not write its own.
 RUN /opt/pip/bin/pip install --require-hashes --only-binary :all: -r build.txt \
  && /opt/pip/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
- && /opt/pip/bin/pip --python /opt/stampede/bin/python install --require-hashes -r libraries.txt \
- && /opt/pip/bin/pip --python /opt/stampede/bin/python install --no-deps /opt/wheels/*.whl \
+ && /opt/pip/bin/pip wheel --require-hashes --no-build-isolation --wheel-dir /opt/wheels -r libraries.txt \
+ && /opt/pip/bin/pip --python /opt/stampede/bin/python install --no-index --no-deps /opt/wheels/*.whl \
  && rm /opt/stampede/bin/stampede-pipeline \
  && find /opt/stampede -name __pycache__ -prune -exec rm -rf {} + \
  && find /opt/stampede -name tests -type d -path '*site-packages*' -prune -exec rm -rf {} + \

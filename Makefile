@@ -136,7 +136,7 @@ proto:
 
 # Versions of libraries in the image; look at the difference before it is committed.
 constraints: $(VENV)/.installed-dev
-	$(PIP) 'hatchling>=1.25'
+	$(PIP) 'hatchling>=1.25' 'setuptools>=77'
 	$(BIN)/python deploy/image/constraints.py deploy/image
 
 sbom: $(VENV)/.installed-supply

@@ -2,7 +2,7 @@
 
     constraints.txt   name==version, for who installs with `-c`
     libraries.txt     the same with the SHA-256 of each file that the index has of that version: the image's
-    build.txt         likewise, what makes the image's package (hatchling)
+    build.txt         likewise, what makes the image's package (hatchling) and what comes as sources only (setuptools)
 
 Rule: everything that pyproject.toml asks for, with all that follows from it, and nothing else. Hashes are those of the
 index (PEP 691), of the files for all machines.
@@ -24,6 +24,8 @@ from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = ("identity", "operator", "redis", "xpath")
 """What the Dockerfile installs."""
+SOURCES = "setuptools"
+"""What makes a wheel of a library that has none: pip would fetch the newest one by itself, without a hash."""
 INDEX = "https://pypi.org/simple/"
 
 
@@ -77,8 +79,8 @@ def main() -> None:
     about = "# Versions in the image. Renewed by `make constraints`.\n"
     (folder / "constraints.txt").write_text(about + "".join(lines))
     (folder / "libraries.txt").write_text(_hashed(found, "Libraries of the image and the hashes of their files."))
-    build = versions(document["build-system"]["requires"])
-    (folder / "build.txt").write_text(_hashed(build, "What makes the image's package."))
+    build = versions([*document["build-system"]["requires"], SOURCES])
+    (folder / "build.txt").write_text(_hashed(build, "What makes the image's package, and what comes as sources only."))
 
 
 if __name__ == "__main__":

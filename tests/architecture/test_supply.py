@@ -41,3 +41,6 @@ def test_the_image_takes_nothing_without_a_hash() -> None:
     assert installs
     for install in installs:
         assert "--require-hashes" in install or "--no-deps" in install, install
+        # What comes as sources (etcd3) is built by what build.txt names, not by whatever pip fetches for that.
+        assert "--no-build-isolation" in install or "--only-binary :all:" in install or "--no-index" in install, install
+    assert any(line.startswith("setuptools==") for line in hashed("build.txt"))
