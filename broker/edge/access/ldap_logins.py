@@ -73,7 +73,8 @@ class LdapLogins:
 
     def known(self, login: str, passcode: str, host: VirtualHost, channel: Channel) -> Principal | None:
         """Whose login this is, if that was found a moment ago."""
-        return self._checks.known(login, passcode, host.name)
+        found = self._checks.known(login, passcode, host.name)
+        return found if found is not None and self.holds(found.mark) else None
 
     async def prove(self, login: str, passcode: str, host: VirtualHost, channel: Channel) -> Principal:
         """Raises RefusedError(LOGIN_FAILED)."""
@@ -82,8 +83,12 @@ class LdapLogins:
         secret = (login, passcode, host.name)
         found = await self._checks.run(login, channel, secret, check, min(asked, default=0.0))
         # Here, not in the thread that judged: to whoever asks for marks meanwhile he is there all the time.
-        if (known := self._people.pop(found.mark, None)) is not None:
-            self._people[found.mark] = known
+        known = self._people.pop(found.mark, None)
+        if known is None:
+            # Looked for while his login was on its way, and not as he was: nobody would look for him any more.
+            self._checks.forget()
+            raise RefusedError(Code.LOGIN_FAILED, refusal(login))
+        self._people[found.mark] = known
         return found
 
     def holds(self, mark: int) -> bool:

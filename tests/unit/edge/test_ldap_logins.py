@@ -279,3 +279,13 @@ def test_nobody_in_particular_has_no_passcode(directory: Any) -> None:
 def test_an_address_in_capitals_is_encrypted_alike(server: Any, directory: Any) -> None:
     with pytest.raises(Unreachable, match="StartTLS"):  # this server has no TLS: nothing may be said in the clear
         directory(url=f"LDAP://127.0.0.1:{server.port}", start_tls=True).person("ada")
+
+
+async def test_a_login_that_does_not_hold_any_more_when_it_is_through_is_none(logins: Any) -> None:
+    made = logins()
+    await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
+    made._people.clear()  # as a look does that ends while the thread's answer is on its way
+    assert made.known("ada", "ada-pass-code", DEFAULT, CHANNEL) is None
+    with pytest.raises(RefusedError):
+        await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
+    assert made.holds((await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)).mark)
