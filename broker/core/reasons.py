@@ -31,8 +31,7 @@ class Reason(Enum):
     LOGIN_TIMEOUT = "login_timeout"
     """No CONNECT within login_timeout_s."""
     LOGIN_EXPIRED = "login_expired"
-    """The token or certificate that it logged in with has ended, or does not count any more; or its user is gone from
-    the directory, or in other groups there."""
+    """What it logged in with has ended, or does not count any more: a token, a certificate, an entry of a directory."""
     FRAME_TIMEOUT = "frame_timeout"
     """A frame that had begun did not end within frame_timeout_s (slow loris)."""
     HEARTBEAT_MISSED = "heartbeat_missed"

@@ -45,22 +45,23 @@ def _is_encrypted_or_near(url: str, encrypted: str, clear: str, anywhere: bool) 
 
 def fetch(url: str, *, ca_file: str, token_file: str, seconds: float, most: int) -> bytes:
     """The body of the answer. token_file: what to ask with, as a bearer token. Raises OSError or ValueError."""
-    return _answer(Request(url), ca_file, token_file, seconds, most)  # noqa: S310 (see _answer)
+    return _answer(url, None, ca_file, token_file, seconds, most)
 
 
 def post(url: str, body: bytes, *, ca_file: str, token_file: str, seconds: float, most: int) -> bytes:
     """The same for a question of JSON."""
-    return _answer(Request(url, body, {"Content-Type": "application/json"}), ca_file, token_file, seconds, most)  # noqa: S310 (is_safe() was asked)
+    return _answer(url, body, ca_file, token_file, seconds, most)
 
 
-def _answer(request: Request, ca_file: str, token_file: str, seconds: float, most: int) -> bytes:
-    url = request.full_url
+def _answer(url: str, asked: bytes | None, ca_file: str, token_file: str, seconds: float, most: int) -> bytes:
     if not is_safe(url):
         raise ValueError(f"{url[:200]!r} is not https, nor http on this machine")
+    request = Request(url, asked, {"Accept": "application/json"})  # noqa: S310 (that was asked just now)
+    if asked is not None:
+        request.add_header("Content-Type", "application/json")
     ends = time.monotonic() + seconds
     context = ssl.create_default_context(cafile=ca_file or None)
     opener = build_opener(HTTPSHandler(context=context), _NoRedirects(), ProxyHandler({}))
-    request.add_header("Accept", "application/json")
     if token_file:
         with open(token_file, encoding="ascii") as file:
             request.add_header("Authorization", f"Bearer {file.read().strip()}")

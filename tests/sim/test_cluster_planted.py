@@ -153,8 +153,8 @@ def test_nobody_waits_before_a_slot_is_handed_over(monkeypatch):
 def test_a_participant_forgets_what_was_decided(monkeypatch):
     original = Decide.__init__
 
-    def init(self, slot, session, seq, tx, commit):
-        original(self, slot, session, seq, tx, False)
+    def init(self, slot, session, seq, tx, commit, *more):
+        original(self, slot, session, seq, tx, False, *more)
 
     monkeypatch.setattr(Decide, "__init__", init)
     assert found_by("split", "missing [message", "lost") is not None
