@@ -67,6 +67,12 @@ def give_way() -> None:
         raise PipelineError(f"--background: {error.strerror or error}; leave it out, and use nice") from None
 
 
+def has_settings(package: Path) -> bool:
+    """Has somebody set up this Spark: SPARK_HOME, or a folder `conf` in PySpark's package, where Spark reads it from.
+    With SPARK_CONF_DIR it would not be read any more (spark-defaults.conf …)."""
+    return bool(os.environ.get("SPARK_HOME")) or (package / "conf").is_dir()
+
+
 def session(master: str = "local[*]", memory: str = "1g", name: str = "stampede-pipeline", **conf: str) -> Any:
     """A session with `format("stampede")`. `conf`: names with __ for dots. Raises PipelineError."""
     check_spark()
@@ -77,7 +83,9 @@ def session(master: str = "local[*]", memory: str = "1g", name: str = "stampede-
     here = [packages, str(Path(sys.modules["broker"].__file__ or "").resolve().parents[1])]
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*here, *filter(None, paths)]))
-    if not os.environ.get("SPARK_HOME"):  # a Spark that somebody has set up has its own
+    import pyspark
+
+    if not has_settings(Path(pyspark.__file__).parent):
         os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).with_name("conf")))
     from pyspark.sql import SparkSession
 

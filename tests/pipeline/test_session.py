@@ -73,3 +73,13 @@ def test_where_there_is_no_background_it_is_said(monkeypatch) -> None:
     monkeypatch.delattr(os, "SCHED_IDLE", raising=False)
     with pytest.raises(PipelineError, match=r"--background needs Linux.*nice"):
         session.give_way()
+
+
+def test_settings_beside_the_package_go_on_counting(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    assert not session.has_settings(tmp_path)
+    (tmp_path / "conf").mkdir()  # with a spark-defaults.conf, say: SPARK_CONF_DIR of ours would hide it
+    assert session.has_settings(tmp_path)
+    (tmp_path / "conf").rmdir()
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    assert session.has_settings(tmp_path)
