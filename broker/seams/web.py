@@ -76,6 +76,7 @@ def _answer(url: str, asked: bytes | None, ca_file: str, token_file: str, second
                     raise TimeoutError(f"{url[:200]!r} has not answered within {seconds:g} s")
             return body
     except HTTPError as error:
+        error.close()  # it is the answer, with its socket
         raise OSError(f"{url[:200]!r} answers {error.code}") from None
     except HTTPException as error:
         raise OSError(f"{url[:200]!r} does not speak HTTP: {error!r:.200}") from None

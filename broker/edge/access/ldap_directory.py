@@ -26,8 +26,9 @@ log = logging.getLogger("stampede.edge")
 MOST_GROUPS = 200
 NO_SUCH, TOO_MANY = 32, 4
 """LDAP's noSuchObject and sizeLimitExceeded (RFC 4511 §4.1.9)."""
-SERVER_SIDE = frozenset([3, 51, 52, 80])
-"""timeLimitExceeded, busy, unavailable, other: not the user's fault."""
+SERVER_SIDE = frozenset([3, 8, 10, 13, 51, 52, 80])
+"""timeLimitExceeded, strongerAuthRequired, referral, confidentialityRequired, busy, unavailable, other: not the user's
+fault."""
 _IN_FILTER = re.compile(r"\(([A-Za-z][\w-]*)=([^()*\\]*%u[^()*\\]*)\)")
 _IN_DN = re.compile(r"(?:^|[,+]) *([A-Za-z][\w-]*)=(%u)(?=[,+]|$)")
 """An attribute, and what it is for the login that stands for %u."""

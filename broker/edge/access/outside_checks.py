@@ -12,12 +12,12 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from math import inf
 
 from broker.core.errors import Code, RefusedError
 from broker.seams.clock import Clock
 from broker.seams.entropy import token
+from broker.seams.threads import WaitingThreads
 
 from ..transport.channel import Channel
 from ..transport.shares import network
@@ -39,7 +39,7 @@ class OutsideChecks:
         self._kind = kind
         self._penalties = Penalties(clock, sleep)
         self._turns = LoginQueue(threads, MAX_WAITING, self._penalties.blocked)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=kind)
+        self._threads = WaitingThreads(threads, kind)
         self._key = token(32).encode()
         self._right: dict[bytes, tuple[Principal, float]] = {}
         """And until when that is not asked again."""
@@ -73,7 +73,7 @@ class OutsideChecks:
             # Of a fleet with one login the first has been judged meanwhile.
             found: Principal | str | None = self.known(*secret)
             if found is None:
-                found = await asyncio.get_running_loop().run_in_executor(self._pool, check)
+                found = await self._threads.run(check)
         except RefusedError:
             raise
         except Exception as error:
@@ -92,7 +92,7 @@ class OutsideChecks:
     def close(self) -> None:
         """Ends its threads; does not wait for them."""
         self._turns.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     def _remember(self, secret: tuple[str, ...], principal: Principal, keep_s: float) -> None:
         if len(self._right) >= MAX_REMEMBERED:

@@ -13,8 +13,7 @@ import pytest
 from broker.config.ldap import LdapSettings
 from broker.core.errors import RefusedError
 from broker.core.virtual_host import DEFAULT, VirtualHost
-from broker.edge.access import ldap_directory
-from broker.edge.access.ldap_directory import LdapDirectory, Person, UnansweredError, Unreachable
+from broker.edge.access.ldap_directory import LdapDirectory, Person, UnansweredError
 from broker.edge.access.ldap_logins import LdapLogins
 from broker.seams.clock import SystemClock
 
@@ -164,27 +163,6 @@ async def test_while_it_is_away_everybody_stays_and_nobody_is_punished(
     assert (await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)).name == "ada"
 
 
-def test_one_that_does_not_answer_is_asked_last(server: Any, directory: Any) -> None:
-    asked = directory(url=f"ldap://127.0.0.1:1,ldap://127.0.0.1:{server.port}")
-    assert asked.person("ada") is not None and asked._urls[-1] == "ldap://127.0.0.1:1"
-    asked = directory(url="ldap://127.0.0.1:1")
-    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
-        asked.person("ada")
-
-
-def test_who_looks_for_users_has_to_come_in_himself(directory: Any, tmp_path: Path) -> None:
-    (tmp_path / "p").write_text("wrong")
-    for file, why in ((tmp_path / "p", "bind_dn with its passcode"), (tmp_path / "none", "bind_passcode_file")):
-        with pytest.raises(Unreachable, match=why):
-            directory(bind_passcode_file=file).person("ada")
-
-
-def test_more_groups_than_count_are_left_out(directory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ldap_directory, "MOST_GROUPS", 1)
-    found = directory().person("ada")
-    assert found is not None and len(found.groups) <= 1
-
-
 async def test_a_user_is_called_as_the_directory_spells_him(server: Any, logins: Any, directory: Any) -> None:
     # For it `ADA` is `ada`; here they would be two users with one passcode, of whom the table knows one.
     for login in ("ADA", "Ada", "ａda"):
@@ -219,18 +197,6 @@ async def test_a_passcode_goes_there_as_it_is(server: Any, logins: Any, caplog: 
         assert (await logins().prove("tim", passcode, DEFAULT, CHANNEL)).name == "tim"
     finally:
         server.remove(tim)
-
-
-def test_a_name_in_a_dn_is_nobody_elses_in_the_filter_of_groups(server: Any, directory: Any) -> None:
-    me = f"cn=%u,ou=people,{PEOPLE}"
-    server._change("add", me, ["inetOrgPerson"], {"sn": "x", "uid": "Boss", "userPassword": "mine"})
-    theirs = server.group("bosses", f"cn=Boss,ou=people,{PEOPLE}")
-    try:
-        found = directory().person("Boss")
-        assert found is not None and found.dn == me and found.groups == ()
-    finally:
-        server.remove(me)
-        server.remove(theirs)
 
 
 async def test_a_ca_file_that_is_away_is_no_wrong_passcode(server: Any, logins: Any, caplog: Any) -> None:
@@ -270,15 +236,6 @@ async def test_what_goes_wrong_once_does_not_end_the_looking(logins: Any, caplog
     made.start()
     async with asyncio.timeout(5):
         await looked.wait()
-
-
-def test_nobody_in_particular_has_no_passcode(directory: Any) -> None:
-    assert not directory().right("", "x") and not directory().right(f"uid=ada,ou=people,{PEOPLE}", "")
-
-
-def test_an_address_in_capitals_is_encrypted_alike(server: Any, directory: Any) -> None:
-    with pytest.raises(Unreachable, match="StartTLS"):  # this server has no TLS: nothing may be said in the clear
-        directory(url=f"LDAP://127.0.0.1:{server.port}", start_tls=True).person("ada")
 
 
 async def test_a_login_that_does_not_hold_any_more_when_it_is_through_is_none(logins: Any) -> None:
