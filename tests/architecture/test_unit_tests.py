@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 WITHOUT: dict[str, int] = {
     "broker/admin": 2,
-    "broker/app": 6,
+    "broker/app": 5,
     "broker/edge": 4,
-    "pipeline/broker_pipeline": 4,
+    "pipeline/broker_pipeline": 2,
 }
 """Modules that have none yet, room by room; a room that is not named has none. Lower it with each that you write."""
 

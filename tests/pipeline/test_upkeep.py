@@ -1,4 +1,4 @@
-"""What keeps archives in order, and what the report says of disks, without Spark."""
+"""What keeps archives in order, without Spark."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.manifests import Archive, DataFile, State
-from broker_pipeline.report import growth
+from broker_pipeline.manifests import Archive, DataFile
 from broker_pipeline.upkeep import retain
 
 
@@ -60,14 +59,3 @@ def test_with_a_day_its_large_bodies_go(tmp_path: Path, monkeypatch: pytest.Monk
     retain(str(tmp_path), "2026-11-24")
     assert sorted(path.name for path in (tmp_path / "bodies").iterdir()) == ["2026-11-23.body", "2026-11-24.body"]
     assert len(list(tmp_path.rglob("*.parquet"))) == 1
-
-
-@pytest.mark.parametrize(
-    ("sizes", "free", "daily", "until"),
-    [([], 100, 0, None), ([40], 100, 40, 2), ([10, 30, 900], 100, 20, 5), ([10, 30], None, 10, None)],
-)
-def test_days_until_the_disk_is_full(sizes: list[int], free: int | None, daily: int, until: int | None) -> None:
-    """The last day is not over, so that it does not count where there are others."""
-    files = [file(f"2026-11-{day:02}", nbytes) for day, nbytes in enumerate(sizes, 1)]
-    found = growth(State(files={each.path: each for each in files}), free)
-    assert (found["bytes_per_day"], found["days_until_full"], found["bytes"]) == (daily, until, sum(sizes))
