@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 WITHOUT: dict[str, int] = {
     "broker/admin": 2,
-    "broker/app": 5,
+    "broker/app": 4,
     "broker/edge": 4,
     "pipeline/broker_pipeline": 2,
 }
