@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import IntEnum
+from math import inf
 from typing import Final, NamedTuple
 
 from broker.core.errors import Code, RefusedError
@@ -127,7 +128,12 @@ def _number(group: str | None, found: str) -> int | float:
         return float(found)
     digits = found.rstrip("lL")
     value = int(digits, {"hex": 16, "octal": 8}.get(group or "", 10))
-    return value if -(1 << 63) <= value < 1 << 63 else float(value)
+    if -(1 << 63) <= value < 1 << 63:
+        return value
+    try:
+        return float(value)
+    except OverflowError:  # beyond 1e308 it is what 1e400 is: larger than every number
+        return inf
 
 
 def _strange(char: str) -> str:

@@ -113,3 +113,8 @@ def test_what_is_no_token_is_refused_at_its_place():
 def test_the_text_is_shown_up_to_a_hundred_characters():
     assert refused("a" * 100, 0, "why").detail == f'"{"a" * 100}", character 1: why'
     assert refused("a" * 101, 4, "why").detail == f'"{"a" * 100}…", character 5: why'
+
+
+@pytest.mark.parametrize("text", ["1" * 310, "0x" + "f" * 300, "1e400"])
+def test_a_number_beyond_all_is_larger_than_every_other(text):
+    assert holds(f"rank < {text} AND rank > -{text}") and not holds(f"rank = {text}")
