@@ -30,10 +30,10 @@ def publish(seq, address):
     return Publish(SLOT, 5, seq, address, Routing.ANYCAST, run_of(b"x", durable=True))
 
 
-@pytest.mark.parametrize("where", ["flush", "release", "next_due", "restore_end"])
+@pytest.mark.parametrize("where", ["flush", "release", "next_due", "restore_ending"])
 def test_the_slot_to_blame_is_named_wherever_its_engine_throws(monkeypatch, caplog, where):
     world = World()
-    if where != "restore_end":
+    if where != "restore_ending":
         world.leading()
 
     def poisoned(self, *_):
@@ -41,7 +41,7 @@ def test_the_slot_to_blame_is_named_wherever_its_engine_throws(monkeypatch, capl
 
     monkeypatch.setattr(Engine, where, poisoned)
     with caplog.at_level(logging.CRITICAL):
-        if where == "restore_end":
+        if where == "restore_ending":
             world.leading()
         else:
             world.shard.submit([publish(1, "q")])
