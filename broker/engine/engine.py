@@ -524,7 +524,7 @@ class Engine:
 
     def declare(self, turn: Turn) -> None:
         """Makes what the settings name, and lets go what they name no more. Call it in a turn of its own after
-        configure(); restore_end() has done it."""
+        configure(); restore_ending() has done it."""
         declare.declare(self._slot, turn)
 
     # ── recovery ───────────────────────────────────────────────────────────────────────────────────
@@ -584,11 +584,6 @@ class Engine:
         """Then this, once, in steps of some milliseconds. Not clean: what may have been delivered is REDELIVERED."""
         yield from self._restoring().end(clean, turn)
         self._restore = None
-
-    def restore_end(self, clean: bool, turn: Turn) -> None:
-        """All of that at once."""
-        for _ in self.restore_ending(clean, turn):
-            pass
 
     def _restoring(self) -> slot_restore.Restore:
         if self._restore is None:

@@ -116,7 +116,7 @@ def test_the_first_part_of_a_snapshot_takes_nothing_away():
         restored = Engine(7, world.settings)
         for record in [*(r for _, r in world.log if isinstance(r, MetaRecord)), *snapshot[:part]]:
             restored.restore_meta(record)
-        restored.restore_end(False, world.turn())
+        list(restored.restore_ending(False, world.turn()))
         assert [queue["name"] for queue in stats(restored)] == ["q"]
 
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -29,6 +28,7 @@ from broker.config.ldap import LdapSettings
 from broker.core.errors import Code, ConfigError, RefusedError
 from broker.core.virtual_host import HOST, VirtualHost
 from broker.seams.clock import Clock
+from broker.seams.threads import WaitingThreads
 
 from ..transport.channel import Channel
 from .auth import MAX_REMEMBERED, Principal, refusal
@@ -63,7 +63,8 @@ class LdapLogins:
         self._people: dict[int, tuple[LdapDirectory, Person]] = {}
         """By their marks; who came in last is the last."""
         self._told: dict[str, str] = {}
-        self._again = ThreadPoolExecutor(1, thread_name_prefix="ldap-again")
+        # Each has a thread of its own: one that hangs keeps nobody of another from being looked for.
+        self._again = {each.name: WaitingThreads(1, "ldap-again") for each in self._directories}
         self._following: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -100,8 +101,8 @@ class LdapLogins:
         for task in self._following:
             task.cancel()
         self._checks.close()
-        self._again.shutdown(wait=False, cancel_futures=True)
         for each in self._directories:
+            self._again[each.name].close()
             each.close()
 
     def _judge(self, login: str, passcode: str, host: VirtualHost) -> Principal | str:
@@ -158,11 +159,11 @@ class LdapLogins:
         """Once for everybody who came in by it; in pieces. Ends logins that do not hold any more."""
         marks = [mark for mark, (where, _) in self._people.copy().items() if where is directory]
         gone = marks[: max(0, len(marks) - MOST_PEOPLE)]
-        loop = asyncio.get_running_loop()
+        threads = self._again[directory.name]
         for start in range(len(gone), len(marks), AT_ONCE):
             piece = [(mark, self._people[mark][1]) for mark in marks[start : start + AT_ONCE] if mark in self._people]
             try:
-                found, why = await loop.run_in_executor(self._again, _changed, directory, piece)
+                found, why = await threads.run(partial(_changed, directory, piece))
             except Unreachable as error:
                 self._tell([directory], str(error))
                 break

@@ -15,7 +15,6 @@ import base64
 import json
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from broker.config.ports import prefixes
 from broker.core.errors import ConfigError
 from broker.core.virtual_host import HOST, VirtualHost
 from broker.seams.clock import Clock
+from broker.seams.threads import WaitingThreads
 from broker.seams.web import fetch
 
 from ..transport.channel import Channel
@@ -122,7 +122,7 @@ class TokenLogins:
         self._checks = OutsideChecks(clock, THREADS, "token")
         self._issuers = [Issuer(name, IssuerSettings(**table)) for name, table in tables.items()]
         # Each has a thread of its own: one that does not end its answer keeps no keys of another from coming.
-        self._fetching = {each.name: ThreadPoolExecutor(1, thread_name_prefix="keys") for each in self._issuers}
+        self._fetching = {each.name: WaitingThreads(1, "keys") for each in self._issuers}
         self._asked: dict[str, float] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._told: dict[str, str] = {}
@@ -154,8 +154,8 @@ class TokenLogins:
         for task in (*self._loops, *self._under_way.values()):
             task.cancel()
         self._checks.close()
-        for pool in self._fetching.values():
-            pool.shutdown(wait=False, cancel_futures=True)
+        for threads in self._fetching.values():
+            threads.close()
 
     # ── one token ──────────────────────────────────────────────────────────────────────────────────
 
@@ -230,10 +230,10 @@ class TokenLogins:
         await asyncio.shield(task)
 
     async def _fetch(self, issuer: Issuer) -> None:
-        pool, most_s = self._fetching[issuer.name], 2 * issuer.settings.timeout_s + 1
+        threads, most_s = self._fetching[issuer.name], 2 * issuer.settings.timeout_s + 1
         try:
             async with asyncio.timeout(most_s):  # a socket's limit begins anew with each byte
-                keys = await asyncio.get_running_loop().run_in_executor(pool, issuer.asked)
+                keys = await threads.run(issuer.asked)
         except TimeoutError as error:
             self._not_asked(issuer, str(error) or f"it has not answered within {most_s:g} s")
             return

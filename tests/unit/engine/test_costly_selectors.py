@@ -111,7 +111,7 @@ def test_a_stored_selector_that_is_not_possible_any_more_takes_nothing_and_is_to
         change = {"selector": selector} if record.kind == "queue" else {}
         engine.restore_meta(MetaRecord(7, record.kind, record.data | change))
     turn = Turn(w.now, 1)
-    engine.restore_end(True, turn)
+    list(engine.restore_ending(True, turn))
     assert [notice for notice in turn.notices if "me.s takes no messages" in notice and selector in notice]
     (queue,) = engine.queues()
     assert queue.selector == selector

@@ -194,7 +194,7 @@ class World:
         self.log = log
         self.open += 1
         turn = self.turn()
-        self.engine.restore_end(clean, turn)
+        list(self.engine.restore_ending(clean, turn))
         self.finish(turn)
 
     # ── short hands ────────────────────────────────────────────────────────────────────────────────

@@ -220,7 +220,7 @@ def test_a_new_leader_tells_what_the_log_has_decided(world):
     world.fail_over()
     for meta in old:
         world.engines[HERE].restore_meta(meta)
-    world.engines[HERE].restore_end(False, Turn(1, 1))
+    list(world.engines[HERE].restore_ending(False, Turn(1, 1)))
     world.coordinator.resume(world.engines[HERE])
     assert world.asked(Decide) == [(THERE, True)]
     world.commit(HERE, THERE)
