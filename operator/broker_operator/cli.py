@@ -99,8 +99,6 @@ def run(
 ) -> None:
     """Look after custom resources until SIGTERM. In a pod, or where KUBECONFIG says."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    # kopf tells of every event; what we do of it is ours to tell.
-    logging.getLogger("kopf").setLevel(logging.WARNING)
     watched = _names(namespaces)
     where = lease_namespace or _own_namespace() or (watched[0] if watched else "default")
     bundled = None if bundle_namespaces.strip() == "*" else _names(bundle_namespaces) or (where,)

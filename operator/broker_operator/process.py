@@ -1,7 +1,7 @@
 """The operator as a process: where all objects meet, and which event makes what be looked at again.
 
-Rule: wiring and life cycle. An event never does anything by itself; it puts an id into the queue. What was missed is
-found by lists.py, which has everything looked at from time to time; that writes nothing unless something differs.
+Rule: wiring and life cycle. An event never does anything by itself; it puts an id into the queue. Whatever is followed
+has an informer. Everything is looked at anew from time to time; that writes nothing unless something differs.
 """
 
 from __future__ import annotations
@@ -12,13 +12,10 @@ from collections import ChainMap
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import kopf
-
 from broker.seams.clock import SystemClock
 from broker.seams.memory import hand_back
 
 from .etcd.etcd_reconciler import Keyed
-from .kube import handlers
 from .kube.applying import Applier, owner_of
 from .kube.bundles import LABEL, Bundles
 from .kube.costs import COSTS, Costs
@@ -33,7 +30,6 @@ from .workloads.owners import Versions
 from .workloads.workloads import Workloads
 from .world import counts
 from .world.connecting import Connections
-from .world.lists import Lists
 from .world.ownership import LOOK_S, Ownership
 from .world.resource_cache import World, slim
 from .world.statuses import Statuses
@@ -44,8 +40,8 @@ SWEEP = "Sweep"
 """Kind of an id whose rest names a StompBroker: keys that nobody wants any more are looked for."""
 BUNDLE = "Bundle"
 """Kind of an id whose rest names a ConfigMap with resources."""
-KOPF_END_S = 1.0
-"""How long kopf may take to end by itself. It only watches, so nothing is lost when it is cut off."""
+RESYNC_S = 300.0
+"""Everything is looked at anew: what was not told, or was told and came to nothing."""
 TIDY_S = 15.0
 CALM_S = 0.3
 """Slots and members change by the dozen: a broker is looked at once they are through."""
@@ -83,13 +79,8 @@ class Operator:
         self._informers: list[Informer] = []
         self._live: dict[str, ChainMap[Id, Table]] = {}
         self._bundled: list[dict[Id, Table]] = []
-        self._addresses: ChainMap[Id, Table] = ChainMap()
-        self.lists = Lists(
-            kube, self.world, options.namespaces, lambda raw: self.on_resource("", raw), self._gone, self._look_at_all
-        )
-        self._kopf: asyncio.Task[None] | None = None
+        self._resources: list[dict[Id, Table]] = []
         self._loops: list[asyncio.Task[None]] = []
-        self._stop = asyncio.Event()
         self.ready = False
 
     async def start(self) -> None:
@@ -113,58 +104,46 @@ class Operator:
             self.world, self.kube, self.statuses, self.events, self.applier, self._live, api, self.options.image,
             self.clock, self.options.any_template,
         )  # fmt: skip
-        parts = []
-        for namespace in self.options.namespaces or ("",):
-            informer = Informer(self.kube, names.API_VERSION, ADDRESS, namespace, "", self._on_address, shape=slim)
-            parts.append(informer.items)
-            self._addresses = ChainMap(*parts)
-            await self._begin(informer)
         # All resources before the first sweep: the keys of one that is not known yet would be given back.
-        await self.lists.read()
+        for kind in names.PLURALS:
+            for namespace in self.options.namespaces or ("",):
+                informer = Informer(self.kube, names.API_VERSION, kind, namespace, "", self._on_resource, shape=slim)
+                self._resources.append(informer.items)
+                await self._begin(informer)
         self.queue.start()
-        self._kopf = asyncio.create_task(self._run_kopf(), name="kopf")
         self._loops = [
-            asyncio.create_task(self.lists.follow(), name="lists"),
+            asyncio.create_task(self._resync(), name="resync"),
             asyncio.create_task(self._hand_back(), name="memory"),
         ]
         self.ready = True
 
     async def run(self) -> None:
-        """Returns only when kopf has ended by itself. Raises what it ended with, KubeError."""
+        """For ever. Raises KubeError."""
         await self.start()
-        assert self._kopf is not None
-        await asyncio.shield(self._kopf)
+        await asyncio.gather(*self._loops)
 
     async def stop(self) -> None:
         self.ready = False
-        self._stop.set()
-        await self.queue.stop()  # first: whoever has the lease next may begin before kopf has ended
-        tasks = [*self._loops, *([self._kopf] if self._kopf is not None else [])]
+        await self.queue.stop()  # first: whoever has the lease next may begin before all else has ended
         for task in self._loops:
             task.cancel()
-        if self._kopf is not None:
-            done, _ = await asyncio.wait([self._kopf], timeout=KOPF_END_S)
-            if not done:
-                self._kopf.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._loops, return_exceptions=True)
         for informer in self._informers:
             await informer.stop()
         await self.connections.close()
 
     # ── what has happened ────────────────────────────────────────────────────────────────────────
 
-    def _on_address(self, id: Id, raw: Table) -> None:
-        self.on_resource("" if id in self._addresses else "DELETED", raw)
-
-    def on_resource(self, type: str, raw: Table) -> None:
-        """A custom resource has come, changed or gone."""
-        if type == "DELETED":
-            id = Id(raw["kind"], raw["metadata"]["namespace"], raw["metadata"]["name"])
-            self.lists.went(raw["metadata"]["uid"])
-            known = self.world.resources.get(id)
-            if known is None or known.uid == raw["metadata"]["uid"]:
-                self._gone(id)
+    def _on_resource(self, id: Id, raw: Table) -> None:
+        if any(id in items for items in self._resources):
+            self._come(raw)
             return
+        known = self.world.resources.get(id)
+        if known is None or known.uid == raw["metadata"]["uid"]:
+            self._gone(id)
+
+    def _come(self, raw: Table) -> None:
+        """A custom resource has come or changed."""
         before = self.world.resources.get(Id(raw["kind"], raw["metadata"]["namespace"], raw["metadata"]["name"]))
         resource = self.world.put(raw)
         if resource is None:
@@ -305,6 +284,11 @@ class Operator:
         for id in list(self.world.clusters):
             self._sweep_of(id.namespace, id.name)
 
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(RESYNC_S)
+            self._look_at_all()
+
     async def _hand_back(self) -> None:
         """Lists and bursts leave free memory behind; nobody needs it until the next one."""
         seen = -1
@@ -314,22 +298,6 @@ class Operator:
             if done != seen and not self.queue.depth:
                 seen = done
                 hand_back()
-
-    async def _run_kopf(self) -> None:
-        where = {"namespaces": list(self.options.namespaces)} if self.options.namespaces else {"clusterwide": True}
-
-        def tell(type: str, raw: Table) -> None:
-            self.on_resource(type, slim(raw))
-            if not type:
-                self.lists.ask()
-
-        await kopf.operator(
-            registry=handlers.registry(tell),
-            settings=handlers.settings(),
-            standalone=True,
-            stop_flag=self._stop,
-            **where,
-        )
 
 
 async def versions(kube: Kube) -> Versions:

@@ -1,7 +1,8 @@
 """The Kubernetes API, as far as the operator needs it: read, list, watch, server-side apply, status, delete.
 
 Rule: one HTTP request per call, no cache, no decision. Every write is counted, because the steady state has none.
-kopf knows where the server is and who we are (login()); the rest of HTTP is here because kopf has no server-side apply.
+kopf knows where the server is and who we are (login()); the rest of HTTP is here because kopf has no server-side apply,
+and watches whole kinds only (docs/adr/0006-kubernetes.md: one way of watching).
 """
 
 from __future__ import annotations

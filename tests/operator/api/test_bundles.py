@@ -65,8 +65,8 @@ async def test_a_bundle_becomes_resources_that_a_person_may_change(world):
 
 
 async def test_a_user_that_goes_while_an_operator_starts_is_gone_soon(world):
-    """What was taken out of a bundle while no operator ran is deleted by the next one at once: before kopf, which tells
-    of deletions, has its watch."""
+    """What was taken out of a bundle while no operator ran is deleted by the next one at once: before it has a watch of
+    users that would tell it."""
     await world.make(BROKER, world.broker)
     await world.pods.start(f"{world.broker}-owner-0")
     name, user = f"bundle-{token(3)}", f"u-{token(3)}"

@@ -11,20 +11,19 @@ import json
 import os
 import random
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from broker_operator import process
 from broker_operator.etcd.etcd_reconciler import ROTATION
-from broker_operator.kube import handlers
 from broker_operator.kube.applying import controller_of
 from broker_operator.kube.kube import Kube, KubeError, login
 from broker_operator.process import Operator, Options
 from broker_operator.spec import names
 from broker_operator.spec.names import ACCEPTOR, ADDRESS, API_VERSION, BROKER, PAUSED, USER
-from broker_operator.world import cluster, lists
+from broker_operator.world import cluster
 
 from broker.metadata.etcd import EtcdMetadata
 from broker.metadata.port import Delete, Put
@@ -59,38 +58,10 @@ class LateKube(Kube):
             yield event
 
 
-class LateTell:
-    """Events that kopf tells: in order of each resource, and in any order of different ones."""
-
-    def __init__(self, tell: Callable[[str, Table], None], chance: random.Random) -> None:
-        self._tell = tell
-        self._chance = chance
-        self._queues: dict[str, asyncio.Queue[tuple[str, Table]]] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def __call__(self, type: str, item: Table) -> None:
-        uid = item["metadata"]["uid"]
-        if uid not in self._queues:
-            self._queues[uid] = asyncio.Queue()
-            self._tasks.append(asyncio.create_task(self._run(self._queues[uid])))
-        self._queues[uid].put_nowait((type, item))
-
-    async def _run(self, queue: asyncio.Queue[tuple[str, Table]]) -> None:
-        while True:
-            told = await queue.get()
-            await asyncio.sleep(self._chance.random() * LATE_S)
-            self._tell(*told)
-
-    async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
 @asynccontextmanager
 async def late(monkeypatch: pytest.MonkeyPatch, seed: int) -> AsyncIterator[None]:
-    """An operator that hears of everything late. Not a fixture: kopf ends with all tasks that are younger than it."""
-    chance, tellers, plain = random.Random(seed), [], handlers.registry
+    """An operator that hears of everything late."""
+    chance = random.Random(seed)
 
     class LateMetadata(EtcdMetadata):
         async def commit(self, compare: Sequence[tuple[str, int]], then: Sequence[Put | Delete]) -> int:
@@ -98,14 +69,8 @@ async def late(monkeypatch: pytest.MonkeyPatch, seed: int) -> AsyncIterator[None
             await asyncio.sleep(chance.random() * LATE_S)
             return revision
 
-    def registry(tell: Callable[[str, Table], None]) -> Any:
-        tellers.append(LateTell(tell, chance))
-        return plain(tellers[-1])
-
-    monkeypatch.setattr(handlers, "registry", registry)
     monkeypatch.setattr(cluster, "EtcdMetadata", LateMetadata)
-    for name, value in (("RESYNC_S", 1e6), ("EARLY_S", (5.0,))):
-        monkeypatch.setattr(lists, name, value)
+    monkeypatch.setattr(process, "RESYNC_S", 1e6)
     kube = LateKube(chance)
     operator = Operator(kube, Options((NAMESPACE,), "stampede:1"))
     await operator.start()
@@ -113,8 +78,6 @@ async def late(monkeypatch: pytest.MonkeyPatch, seed: int) -> AsyncIterator[None
         yield
     finally:
         await operator.stop()
-        for teller in tellers:
-            await teller.stop()
         await kube.close()
 
 

@@ -138,7 +138,7 @@ async def operating(world: World, options: Options | None = None) -> AsyncIterat
     await operator.start()
     try:
         yield operator
-        assert operator._kopf is not None and not operator._kopf.done(), operator._kopf
+        assert not [task for task in operator._loops if task.done()]
     finally:
         await operator.stop()
         await kube.close()
