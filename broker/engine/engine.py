@@ -35,6 +35,7 @@ from broker.core.effects import Done, Effect, Move, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 from broker.core.records import MetaRecord, Row, RunRecord
+from broker.core.spans import Span
 
 from . import manage, tick
 from .address.wildcards import Wildcards
@@ -42,7 +43,6 @@ from .consumers.browser import Browser
 from .consumers.consumer import Consumer, Ledger
 from .dispatch import attach, page_in, settle
 from .end_of_turn import hand_out
-from .messages.runs import Span
 from .publishing import admission, prefilter, prepared, recurring, repeats
 from .publishing.publish import is_wide, publish
 from .queue import wishes

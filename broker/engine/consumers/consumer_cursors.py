@@ -19,9 +19,10 @@ from collections.abc import Iterable
 from itertools import islice
 
 from broker.core.message import Run
+from broker.core.spans import Span
 
 from ..messages.page_index import PageIndex
-from ..messages.runs import Span, pick
+from ..messages.runs import pick
 from ..messages.unloaded import ghost
 from .browser import consumed
 from .consumer import Consumer, Ledger

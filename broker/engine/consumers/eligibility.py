@@ -21,10 +21,10 @@ from typing import Protocol
 
 from broker.config.addressing import AddressSettings
 from broker.core.message import GROUPED, REDELIVERED, Run
+from broker.core.spans import Span, add_span, inside
 from broker.selector import Predicate
 from broker.selector.heads import head_of
 
-from ..messages.runs import Span, add_span, inside
 from ..messages.unloaded import Stub
 from .consumer import Consumer
 from .match_buckets import LOOSE, NOBODY, Far, Key, MatchBucket

@@ -29,8 +29,9 @@ from itertools import islice
 from typing import TypeAlias
 
 from broker.core.message import Run
+from broker.core.spans import Span, inside
 
-from ..messages.runs import Span, inside, regroup
+from ..messages.runs import regroup
 
 _PIECE = 1024
 """Entries of a far part that are kept together."""

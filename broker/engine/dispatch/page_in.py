@@ -22,9 +22,10 @@ from itertools import groupby, pairwise
 
 from broker.core.effects import Turn
 from broker.core.message import DURABLE, Run
+from broker.core.spans import inside
 
 from ..consumers.browser import consumed
-from ..messages.runs import inside, pick
+from ..messages.runs import pick
 from ..queue.queue import Queue
 from ..routing.redelivery import give_back, postpone, reject
 from ..state.schedule import suspected

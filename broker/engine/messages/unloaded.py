@@ -19,8 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from broker.core.message import DURABLE, NO_IDS, Run
-
-from .runs import Span, spans_of
+from broker.core.spans import Span, spans_of
 
 Recall = tuple[list[int], int | None, bool, bool]
 """Ids to be read back, and what becomes of them: given back with this delay, or rejected; and whether it is a failure

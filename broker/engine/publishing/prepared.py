@@ -28,9 +28,10 @@ from broker.core.effects import Done, Turn
 from broker.core.errors import RefusedError
 from broker.core.message import DURABLE, UNIQUE, Run
 from broker.core.records import MetaRecord, RunRecord
+from broker.core.spans import spans_of
 
 from ..dispatch.settle import check_settle
-from ..messages.runs import copy, spans_of
+from ..messages.runs import copy
 from ..queue.queue import Queue
 from ..routing.addresses import create, delete
 from ..routing.redelivery import give_back, nack, reject

@@ -27,9 +27,10 @@ from broker.core.effects import Move, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, ESCAPED, GROUPED, NO_IDS, TEXT, Run
 from broker.core.records import Left, SettleRecord
+from broker.core.spans import spans_of
 
 from ..messages.page_index import PageIndex
-from ..messages.runs import pick, spans_of
+from ..messages.runs import pick
 from ..queue.on_their_way import OnTheirWay
 from ..queue.queue import Queue
 from ..routing.redelivery import expire

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..messages.runs import Span
+from broker.core.spans import Span
 
 
 class DeliveryAttempts:

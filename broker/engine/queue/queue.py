@@ -26,6 +26,7 @@ from broker.config.addressing import AddressSettings
 from broker.core.address import RECURRING, Routing
 from broker.core.memory import COUNT, HELD, MESSAGE, RUN, Memory
 from broker.core.message import DEFAULT_PRIORITY, GROUPED, Run
+from broker.core.spans import Span
 from broker.selector import WORDS, Predicate, compile, stored
 
 from ..address.quota import Book, Stock
@@ -34,7 +35,6 @@ from ..consumers.browsers import Browsers
 from ..consumers.consumer import Consumer
 from ..consumers.consumer_pace import ConsumerPace
 from ..consumers.eligibility import Choice
-from ..messages.runs import Span
 from ..messages.unloaded import Stub
 from .agenda import Agenda
 from .delayed import Delayed

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..messages.runs import Span, add_span
+from broker.core.spans import Span, add_span, extend
 
 
 class RestartState:
@@ -61,14 +61,3 @@ class RestartState:
     def looked_at(self) -> None:
         """Everything that came back has been looked at."""
         self.settled, self.suspects = [], []
-
-
-def extend(spans: list[Span], more: Iterable[Span]) -> None:
-    """Appends ascending spans, joining what touches or overlaps."""
-    for first, last in more:
-        # They come by ascending id: only the last one can touch.
-        if spans and first <= spans[-1][1] + 1:
-            if last > spans[-1][1]:
-                spans[-1] = (spans[-1][0], last)
-        else:
-            spans.append((first, last))

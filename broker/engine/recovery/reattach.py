@@ -23,9 +23,10 @@ from collections.abc import Iterable
 from broker.core.commands import Resume
 from broker.core.effects import Turn
 from broker.core.message import Run
+from broker.core.spans import Span, inside, merged, spans_of, without
 
 from ..consumers.consumer import Consumer, Ledger
-from ..messages.runs import Span, add_span, inside, pick, without
+from ..messages.runs import pick
 from ..messages.unloaded import Stub, ghost, is_ghost, is_strange
 from ..queue.queue import Queue
 from ..queue.wishes import reclaim
@@ -48,15 +49,16 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
     # Such ids stay in the queue: another consumer may come for them, and its client has them too. Only one can be
     # right, and the log knows of the later delivery.
     lost = _lost(slot.inherited.get(queue.id, {}), known, before) if held and slot.inherited else []
-    named = _ascending([*(part for span in held for part in without(span, lost)), *known.taken])
+    named = merged([*(part for span in held for part in without(span, lost)), *known.taken])
     mine = {i: run for i, run in before.items() if inside(named, i)}
     # Lost with the stream: nobody has failed. (A NACK whose answer went with it is not counted either.)
     give_back(slot, queue, {i: run for i, run in before.items() if i not in mine}, None, turn, failed=False)
     # Only what the earlier attachment did not have: an id is looked for where it can be.
-    mine.update(withdraw(queue, [part for span in named for part in without(span, _spans(mine))]))
+    had = spans_of(list(mine)) if mine else []
+    mine.update(withdraw(queue, [part for span in named for part in without(span, had)]))
     # Behind withdraw(): to settle by number alone would leave them in memory, to be handed out.
     if known.taken:
-        taken = _ascending(known.taken)
+        taken = merged(known.taken)
         gone = {i: run for i, run in mine.items() if inside(taken, i)}
         slot.counters.add("acked", len(gone))
         slot.settle_ids(queue, gone, turn)
@@ -75,11 +77,11 @@ def _held(queue: Queue, consumer: Consumer, known: Resume, mine: Ledger, earlier
     """What is the consumer's again, in the order of delivery. Of large bodies in AckMode.AUTO nobody says anything that
     is not there."""
     if consumer.ledger is None:
-        spans = _ascending(known.held)
+        spans = merged(known.held)
         return {i: run for i, run in sorted(mine.items()) if inside(spans, i)}
     ledger: Ledger = {}
     strange = {i for i, run in (earlier or {}).items() if is_strange(run)}
-    firm = _ascending(known.firm) if queue.durable else []
+    firm = merged(known.firm) if queue.durable else []
     for span in known.held:
         # Proof that it was its own doing: as long as it stays attached nobody else takes anything from it.
         # Three ghosts per span, not per message: a client may hold 100,000.
@@ -97,7 +99,7 @@ def _held(queue: Queue, consumer: Consumer, known: Resume, mine: Ledger, earlier
 def _lost(counts: dict[int, int], known: Resume, before: Ledger) -> list[Span]:
     """What an earlier leader has taken from the client without its edge's knowledge (which was given up, or late):
     who was given it next may attach later than this one, and must find it. `counts`: of the log."""
-    held, tries = _ascending(known.held), known.tries
+    held, tries = merged(known.held), known.tries
     return [
         (i, i)
         for i, attempts in sorted(counts.items())
@@ -172,17 +174,3 @@ def _rest(runs: Iterable[Run], spans: list[Span], found: Ledger) -> list[Run]:
                 continue
         rest.append(run)
     return rest
-
-
-def _ascending(spans: Iterable[Span]) -> list[Span]:
-    result: list[Span] = []
-    for first, last in sorted(spans):
-        add_span(result, (first, last))
-    return result
-
-
-def _spans(messages: Ledger) -> list[Span]:
-    result: list[Span] = []
-    for i in sorted(messages):
-        add_span(result, (i, i))
-    return result

@@ -40,12 +40,11 @@ from broker.core.effects import Turn
 from broker.core.errors import NewerRelease
 from broker.core.message import GROUPED
 from broker.core.records import DELIVERED, MetaRecord, Row, RunRecord
+from broker.core.spans import Span, extend, inside, spans_of
 from broker.selector import NOTHING
 
-from ..messages.runs import Span, inside, spans_of
 from ..queue.agenda import moment
 from ..queue.queue import Queue
-from ..queue.restart_state import extend
 from ..routing import declare, retroactive
 from ..routing.addresses import bind, described, select, unbind
 from ..state import duplicates, limits, schedule

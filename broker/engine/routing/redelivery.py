@@ -38,9 +38,10 @@ from broker.core.message import (
     Run,
 )
 from broker.core.records import Left, MetaRecord, SettleRecord
+from broker.core.spans import spans_of
 from broker.selector.heads import escaped
 
-from ..messages.runs import copy, pick, regroup, spans_of
+from ..messages.runs import copy, pick, regroup
 from ..queue.leaving import BACK
 from ..queue.queue import Queue
 from ..state.slot import Slot

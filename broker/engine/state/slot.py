@@ -24,6 +24,7 @@ from broker.core.effects import Done, Effect, Fetch, Turn
 from broker.core.memory import RUN
 from broker.core.message import DURABLE, TRANSIENT, Run
 from broker.core.records import Left, MetaRecord, SettleRecord
+from broker.core.spans import Span, spans_of
 
 from ..address.address_rules import Rulebook
 from ..address.declarations import named
@@ -32,7 +33,7 @@ from ..address.wildcards import Wildcards
 from ..consumers.consumer import Consumer, Ledger
 from ..messages.copies import WIDE, Copies
 from ..messages.id_cache import Ids
-from ..messages.runs import Span, spans_of, spans_of_runs
+from ..messages.runs import spans_of_runs
 from ..queue.filters import Seen
 from ..queue.queue import Queue
 from ..queue.wildcard_queues import Patterns

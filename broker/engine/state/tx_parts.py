@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from broker.core.commands import Decide
+from broker.core.spans import Span
 
 from ..consumers.consumer import Ledger
-from ..messages.runs import Span
 
 
 class Parked:

@@ -34,11 +34,12 @@ from typing import Final
 
 from broker.core.errors import CorruptJournal
 from broker.core.records import RunRecord, SettleRecord
+from broker.core.spans import merged
 
 from ..bodies.blobs import BlobStore
 from ..log import format as f
 from ..log.appender import Appender
-from ..log.live_index import Books, SegmentBook, merged
+from ..log.live_index import Books, SegmentBook
 from ..log.reader import Moved
 from ..log.store import Store, segment_name
 from ..log.walk import walk

@@ -22,6 +22,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from broker.core.spans import spans_of
+
 from .ranges import LiveRanges, Piece
 
 Key = tuple[int, int]
@@ -170,7 +172,7 @@ class Books:
         """A RUN was written into `book`. Ids that lay in another segment lie here from now on."""
         # Ids ascend, so first and last say whether there are gaps.
         count, first, last = len(ids), ids[0], ids[-1]
-        spans = [(first, last)] if last - first + 1 == count else consecutive(ids)
+        spans = [(first, last)] if last - first + 1 == count else spans_of(ids)
         live = 0
         for queue in queues:
             ranges = self.queues.get((slot, queue))
@@ -308,28 +310,3 @@ class Books:
             self._prune_at = 1024 + 2 * len(self.queues)
         ranges = self.queues[key] = LiveRanges()
         return ranges
-
-
-def consecutive(ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Ascending ids as (first, last) spans."""
-    spans: list[tuple[int, int]] = []
-    start = previous = ids[0]
-    for i in ids[1:]:
-        if i != previous + 1:
-            spans.append((start, previous))
-            start = i
-        previous = i
-    spans.append((start, previous))
-    return spans
-
-
-def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Any spans as ascending, disjoint, not touching ones."""
-    result: list[tuple[int, int]] = []
-    for first, last in sorted(spans):
-        if result and first <= result[-1][1] + 1:
-            if last > result[-1][1]:
-                result[-1] = (result[-1][0], last)
-        else:
-            result.append((first, last))
-    return result

@@ -19,6 +19,7 @@ from typing import Final
 
 from broker.core.message import Run
 from broker.core.records import RunRecord
+from broker.core.spans import Span, inside
 
 from ..log.appender import Appender
 from ..log.live_index import Books
@@ -85,10 +86,10 @@ class DigestReader(SlotReader):
                 sums.count(id, contents[index])
 
 
-def alive(run: Run, gone: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """(index, id) of the messages that no span of `gone` covers."""
+def alive(run: Run, gone: list[Span]) -> Iterator[tuple[int, int]]:
+    """(index, id) of the messages that none of the spans `gone` covers."""
     for index, id in enumerate(run.ids):
-        if not any(first <= id <= last for first, last in gone):
+        if not inside(gone, id):
             yield index, id
 
 

@@ -29,12 +29,13 @@ from typing import Final
 from broker.core.errors import JournalError
 from broker.core.message import TRANSIENT
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
+from broker.core.spans import spans_of
 
 from ..compaction.split import by_queues, part_of
 from ..log import format as f
 from ..log.appender import Appender
 from ..log.lineage import Lineage
-from ..log.live_index import Books, consecutive
+from ..log.live_index import Books
 from ..log.reader import Chunk
 from ..log.store import Store
 from ..log.walk import walk
@@ -137,7 +138,7 @@ class Survey(SlotReader):
     def _passing(self, data: bytes, at: int, flags: int, position: int) -> None:
         if (found := self._living.of(data, at, flags, self._slot, position)) is not None:
             record, _ = found
-            spans = consecutive(record.run.ids)
+            spans = spans_of(record.run.ids)
             self.strays += [SettleRecord(self._slot, queue, spans, durable=False) for queue in record.queues]
 
     def read(self, count: int) -> list[tuple[RunRecord, Settled]] | None:

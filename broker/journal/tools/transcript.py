@@ -19,8 +19,8 @@ from typing import Any, Final
 from broker.core.errors import JournalError
 from broker.core.message import Blob, Run
 from broker.core.records import META_KINDS, MetaRecord, RunRecord
+from broker.core.spans import spans_of
 
-from ..log.live_index import consecutive
 from .builder import Builder
 
 VERSION: Final = 1
@@ -50,7 +50,7 @@ class Transcript:
         run = record.run
         row: Row = {
             "slot": record.slot, "address": record.address, "queues": list(record.queues),
-            "ids": consecutive(run.ids), "lines": run.lines.decode("latin-1"),
+            "ids": spans_of(run.ids), "lines": run.lines.decode("latin-1"),
             "records": [body.decode("latin-1") for body in run.records], "dispatched": record.dispatched,
         }  # fmt: skip
         row |= {name: getattr(run, name) for name in _FIELDS}

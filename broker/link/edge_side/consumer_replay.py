@@ -19,16 +19,15 @@ until all of that has come, and what was delivered else since an owner last said
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 
 from broker.core.address import AckMode, Outcome
 from broker.core.commands import UNLIMITED, Command, Hold, Publish, Resume, Settle, Subscribe
 from broker.core.message import BLOB, DURABLE, Run
+from broker.core.spans import Span, append_ids, insert_ids, inside
 
 from ..bodies.edge_bodies import BodyUp
 
-Span = tuple[int, int]
 TRIES_SLACK = 1000
 
 
@@ -185,9 +184,9 @@ class Mirrored:
         # other.
         if self.confirms and not (self.command.bodies and run.flags & BLOB):
             if self.command.browse:
-                add_sorted(self.spans, run.ids)
+                insert_ids(self.spans, run.ids)
             else:
-                add_ids(self.spans, run.ids)
+                append_ids(self.spans, run.ids)
             return
         if self.backs:
             self._came_back(run.ids)
@@ -233,7 +232,7 @@ class Mirrored:
         # The usual run of a browser, which never began anew, is behind all it has seen: one comparison.
         if not seen or run.ids[0] > seen[-1][1]:
             return run
-        fresh = [n for n, i in enumerate(run.ids) if not among(seen, i)]
+        fresh = [n for n, i in enumerate(run.ids) if not inside(seen, i)]
         if len(fresh) == len(run.records):
             return run
         if not fresh:
@@ -353,11 +352,11 @@ class Mirrored:
         firm: list[Span] = []
         for entry, covered in self.aside.items():
             entry.claimed = True
-            add_ids(held, covered)
+            append_ids(held, covered)
             if entry.firm:
-                add_ids(firm, covered)
+                append_ids(firm, covered)
         if not self.leaving:  # else its end gives them back, and may have done so already
-            add_ids(held, self.ids)
+            append_ids(held, self.ids)
         self._prune()
         command.resumes(Resume(held, [] if command.browse else self.old + self.spans, self.tries, firm))
         return command
@@ -367,44 +366,6 @@ def held(consumers: Mapping[int, Mirrored], slot: int, number: int) -> list[int]
     """What the consumer's client was given and has not settled."""
     known = consumers.get(number)
     return [] if known is None or known.closing else list(known.ids)
-
-
-def add_ids(spans: list[Span], ids: Iterable[int]) -> None:
-    """Appends ids in their order; neighbours join."""
-    if isinstance(ids, range) and ids.step == 1:
-        first, last = ids[0], ids[-1]
-        if spans and spans[-1][1] + 1 == first:
-            first = spans.pop()[0]
-        spans.append((first, last))
-        return
-    for i in ids:
-        # In the order of delivery, so a queue that is consumed in order is one span however much it is.
-        if spans and spans[-1][1] + 1 == i:
-            spans[-1] = (spans[-1][0], i)
-        else:
-            spans.append((i, i))
-
-
-def add_sorted(spans: list[Span], ids: Sequence[int]) -> None:
-    """The same for ascending ids that are in none of the spans, which stand by ascending id."""
-    if not spans or ids[0] > spans[-1][1]:
-        add_ids(spans, ids)
-        return
-    # Between others that were seen before its owner changed. Not joined with them: all they are for is to be found.
-    more: list[Span] = []
-    add_ids(more, ids)
-    for span in more:
-        insort(spans, span)
-
-
-def among(spans: list[Span], i: int) -> bool:
-    """Is it in one of the spans, which stand by ascending id and do not overlap."""
-    at = bisect_right(spans, i, key=_first)
-    return at > 0 and spans[at - 1][1] >= i
-
-
-def _first(span: Span) -> int:
-    return span[0]
 
 
 def size_of(command: Command) -> int:

@@ -26,10 +26,10 @@ from typing import Final, Protocol
 
 from broker.core.effects import Turn
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
+from broker.core.spans import Span, merged
 from broker.engine.engine import Engine
 
-Spans = list[tuple[int, int]]
-Settled = dict[int, Spans]
+Settled = dict[int, list[Span]]
 """queue → spans of a run's ids that have left it."""
 Change = RunRecord | SettleRecord | MetaRecord
 
@@ -208,19 +208,9 @@ def joined(before: Settled, now: Settled, record: RunRecord) -> Settled | None:
         return now
     result = dict(now)
     for queue, spans in before.items():
-        result[queue] = _union(spans, now.get(queue, []))
+        result[queue] = merged(spans + now.get(queue, []))
     first, last = record.run.ids[0], record.run.ids[-1]
     # One span over everything: nothing of it is left in any queue.
     if all(result.get(queue) == [(first, last)] for queue in record.queues):
         return None
-    return result
-
-
-def _union(one: Spans, other: Spans) -> Spans:
-    result: Spans = []
-    for first, last in sorted(one + other):
-        if result and first <= result[-1][1] + 1:
-            result[-1] = (result[-1][0], max(last, result[-1][1]))
-        else:
-            result.append((first, last))
     return result

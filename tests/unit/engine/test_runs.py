@@ -1,39 +1,16 @@
-"""Spans of ids against sets, and runs that are cut and put together again."""
+"""Runs that are cut and put together again."""
 
 from __future__ import annotations
 
-from random import Random
-
 from broker.core.message import Run
-from broker.engine.messages.runs import add_span, copy, inside, prefixed, regroup, spans_of, spans_of_runs, without
+from broker.engine.messages.runs import copy, prefixed, regroup, spans_of_runs
 
 
 def run(ids: list[int] | range) -> Run:
     return Run(ids, b"a:b\n", [b"\n%d\0" % i for i in ids], sum(len(b"\n%d\0" % i) + 4 for i in ids))
 
 
-def numbers(spans: list[tuple[int, int]]) -> list[int]:
-    return [i for first, last in spans for i in range(first, last + 1)]
-
-
-def test_spans_say_what_a_set_says():
-    random = Random(1)
-    for _ in range(300):
-        ids = random.sample(range(1, 40), random.randint(1, 25))
-        spans = spans_of(ids)
-        assert numbers(spans) == sorted(ids)
-        assert all(spans[n][1] + 1 < spans[n + 1][0] for n in range(len(spans) - 1)), "they do not touch"
-        assert [i for i in range(45) if inside(spans, i)] == sorted(ids)
-        first = random.randint(1, 40)
-        more = (first, first + random.randint(0, 9))
-        whole = list(spans)
-        add_span(whole, more)
-        assert whole == spans_of([*ids, *(i for i in range(more[0], more[1] + 1) if i not in ids)])
-        assert numbers(without(more, spans)) == [i for i in range(more[0], more[1] + 1) if i not in ids]
-
-
-def test_spans_of_a_range_and_of_one_id_need_no_sorting():
-    assert spans_of(range(5, 9)) == [(5, 8)] and spans_of([7]) == [(7, 7)]
+def test_spans_of_many_runs_are_one_list():
     assert spans_of_runs([run(range(1, 3)), run(range(3, 5)), run([9, 7])]) == [(1, 4), (7, 7), (9, 9)]
 
 

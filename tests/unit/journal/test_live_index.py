@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.journal.log.live_index import Books, SegmentBook, consecutive, merged
+from broker.journal.log.live_index import Books, SegmentBook
 
 
 def books(*segments: int) -> tuple[Books, list[SegmentBook]]:
@@ -190,28 +190,3 @@ def test_queues_that_came_and_went_do_not_pile_up() -> None:
         made.run(first, 0, [queue + 1], [queue], 1)
         made.settle(0, queue, [(queue + 1, queue + 1)])
     assert len(made.queues) <= 2000 and made.live(0, 0, 0, 9) == [(1, 1, 1)]
-
-
-@pytest.mark.parametrize(
-    ("ids", "spans"),
-    [([4], [(4, 4)]), ([4, 5, 6], [(4, 6)]), ([4, 6, 7], [(4, 4), (6, 7)]), ([1, 3, 5], [(1, 1), (3, 3), (5, 5)])],
-)
-def test_consecutive_ids_are_one_span(ids: list[int], spans: list[tuple[int, int]]) -> None:
-    assert consecutive(ids) == spans
-
-
-@pytest.mark.parametrize(
-    ("spans", "result"),
-    [
-        ([], []),
-        ([(4, 6), (1, 2)], [(1, 2), (4, 6)]),
-        ([(3, 4), (1, 2)], [(1, 4)]),
-        ([(1, 9), (2, 3)], [(1, 9)]),
-        ([(1, 3), (2, 9)], [(1, 9)]),
-        ([(1, 1), (3, 3), (2, 2)], [(1, 3)]),
-    ],
-)
-def test_merged_spans_are_ascending_and_do_not_touch(
-    spans: list[tuple[int, int]], result: list[tuple[int, int]]
-) -> None:
-    assert merged(spans) == result

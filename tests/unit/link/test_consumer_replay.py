@@ -9,7 +9,8 @@ import pytest
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import UNLIMITED, Hold, Publish, Settle, Subscribe, Transact
 from broker.core.message import BLOB, DURABLE, Blob, Run
-from broker.link.edge_side.consumer_replay import TRIES_SLACK, Mirrored, PendingCommand, add_ids, held, size_of
+from broker.core.spans import append_ids
+from broker.link.edge_side.consumer_replay import TRIES_SLACK, Mirrored, PendingCommand, held, size_of
 
 
 def consumer(ack: AckMode = AckMode.INDIVIDUAL, room: int = UNLIMITED, browse: bool = False) -> Mirrored:
@@ -281,7 +282,7 @@ def test_a_browser_is_not_asked_for_all_that_it_has_seen_with_every_message() ->
 def test_ids_become_spans_in_their_order(
     before: list[tuple[int, int]], ids: Iterable[int], after: list[tuple[int, int]]
 ) -> None:
-    add_ids(before, ids)
+    append_ids(before, ids)
     assert before == after
 
 
