@@ -72,16 +72,24 @@ class _Out(io.RawIOBase):
     """A file of ours, for a writer that goes from front to back."""
 
     def __init__(self, file: OsFile) -> None:
-        self._file = file
+        self._file: OsFile | None = file
         self._at = 0
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
+        if self._file is None:
+            return len(data)
         n = self._file.pwrite(data, self._at)
         self._at += n
         return n
+
+    def let_go(self) -> None:
+        """Nothing goes to the file any more."""
+        # A writer that is closed, or forgotten, writes what it has in memory: after close() the number of the file may
+        # be another one's.
+        self._file = None
 
 
 class _In(io.RawIOBase):
@@ -105,6 +113,7 @@ class _TarTarget:
     def __init__(self, path: str) -> None:
         self._path = path
         self._file: OsFile | None = None
+        self._raw: _Out | None = None
         if path == "-":
             out: IO[bytes] = sys.stdout.buffer
         else:
@@ -113,7 +122,8 @@ class _TarTarget:
             if os.path.lexists(path + ".partial"):
                 os.unlink(path + ".partial")
             self._file = OsFiles().open(path + ".partial", create=True)
-            out = io.BufferedWriter(_Out(self._file), _PIECE)
+            self._raw = _Out(self._file)
+            out = io.BufferedWriter(self._raw, _PIECE)
         self._out = out
         self._tar = tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - finish() closes it
 
@@ -138,6 +148,10 @@ class _TarTarget:
             OsFiles().sync_dir(os.path.dirname(self._path) or ".")
 
     def abandon(self) -> None:
+        if self._raw is not None:
+            self._raw.let_go()
+            self._tar.close()
+            self._out.close()
         if self._file is not None:
             self._file.close()
             os.unlink(self._path + ".partial")

@@ -186,7 +186,8 @@ def docs(folder: str) -> None:
     """Renew the generated parts of the pages in FOLDER."""
     for name, generate in PAGES.items():
         path = os.path.join(folder, name)
-        page = read_whole(path).decode()
+        # Before it is opened for writing, which empties it: a page without markers stays as it is.
+        page = renewed(read_whole(path).decode(), generate())
         with click.open_file(path, "w", encoding="utf-8") as file:
-            file.write(renewed(page, generate()))
+            file.write(page)
         click.echo(path)
