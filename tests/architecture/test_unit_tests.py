@@ -15,8 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 WITHOUT: dict[str, int] = {
-    "broker/admin": 2,
-    "broker/app": 4,
+    "broker/app": 2,
     "broker/edge": 3,
     "pipeline/broker_pipeline": 2,
 }
