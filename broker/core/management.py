@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from .address import Routing
 from .errors import RefusedError
+from .virtual_host import DEFAULT, VirtualHost
 
 MANAGEMENT: Final = "activemq.management"
 """The address they are sent to."""
@@ -36,13 +37,15 @@ class ReplyTo(NamedTuple):
 
 
 class ManagementRequest(NamedTuple):
-    """One message.    user, peer   whose it is.    headers   decoded.    reply   None: nobody waits for the answer."""
+    """One message.    user, peer   whose it is.    headers   decoded.    reply   None: nobody waits for the answer.
+    host   the virtual host it comes from: whatever it names is there."""
 
     user: str
     peer: str
     headers: Mapping[str, str]
     body: bytes
     reply: ReplyTo | None
+    host: VirtualHost = DEFAULT
 
 
 Manage = Callable[[Sequence[ManagementRequest], Callable[[RefusedError | None], None]], None]

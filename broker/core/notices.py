@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
+from .virtual_host import DEFAULT, VirtualHost
+
 NOTIFICATIONS: Final = "activemq.notifications"
 """The address of all of them, for clients of Artemis."""
 ADVISORIES: Final = "ActiveMQ.Advisory."
@@ -31,7 +33,7 @@ class NoticeKind(Enum):
 
 class Notice(NamedTuple):
     """connection   its number at its edge.    peer   its address.    address, topic   of a consumer: what it is
-    subscribed to.    subscription   its id."""
+    subscribed to.    subscription   its id.    host   where it happens."""
 
     kind: NoticeKind
     connection: int
@@ -41,6 +43,7 @@ class Notice(NamedTuple):
     address: str = ""
     topic: bool = False
     subscription: str = ""
+    host: VirtualHost = DEFAULT
 
 
 Notify = Callable[[Notice | Iterator[Notice]], None]

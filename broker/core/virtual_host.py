@@ -65,6 +65,11 @@ class VirtualHost:
         self._root = HOST + name
         self._front = self._root + delimiter
 
+    @property
+    def root(self) -> str:
+        """What all its names begin with; "" of the default host."""
+        return self._root if self.name else ""
+
     def inside(self, name: str) -> str:
         """A name of the host as the broker has it."""
         if not self.name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,12 +25,12 @@ SETTINGS: dict[str, object] = {
     "engine.addresses.$host/shop.small.max_size_messages": 1,
     "engine.addresses.$host/shop.small.full_policy": "FAIL",
     "engine.addresses.$host/shop.once.max_delivery_attempts": 1,
-    **{f"edge.permissions.$host/shop.#.{each}": "clerks" for each in ALL},
+    **{f"edge.permissions.$host/shop.#.{each}": "clerks" for each in (*ALL, "manage")},
     **{f"edge.permissions.$host/bank.#.{each}": "clerks" for each in ALL},
     **{f"edge.permissions.#.{each}": "staff" for each in ALL},
 }
 CALM: dict[str, object] = {"cluster.lease_s": 20, "cluster.dead_after_ms": 10_000}
-USERS = {"ada": ("one", "staff"), "$host/shop.ada": ("two", "clerks"), "$host/bank.ada": ("three", "clerks")}
+USERS = {"ada": ("one", "staff"), "$host/shop.ada": ("two", "clerks"), "$host/bank.ada": ("three", "clerks,admin")}
 
 
 class Place(NamedTuple):
@@ -52,7 +53,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Place]:
             broker = Broker(folder, settings)
             for name, (passcode, group) in USERS.items():
                 broker.add_user(name, passcode)
-                line = [sys.executable, "-m", "broker.app.cli", "user", "groups", name, group]
+                line = [sys.executable, "-m", "broker.app.cli", "user", "groups", name, *group.split(",")]
                 subprocess.run([*line, "--data", str(broker.data)], env=broker.environment(), check=True)
             stack.enter_context(broker)
             yield Place(ports | {"": broker.port})
@@ -62,7 +63,8 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Place]:
         etcd = stack.enter_context(running("etcd", folder / "etcd", ours=True))
         cluster = Cluster(folder, etcd.port, owners=2, edges=1, settings=settings | CALM)
         for name, (passcode, group) in USERS.items():
-            cluster.cluster("users", "set", name, "--passcode-stdin", "--group", group, stdin=passcode + "\n")
+            groups = [word for each in group.split(",") for word in ("--group", each)]
+            cluster.cluster("users", "set", name, "--passcode-stdin", *groups, stdin=passcode + "\n")
         stack.enter_context(cluster)
         yield Place(ports | {"": cluster.edges[0].port})
         assert "Traceback" not in "".join(process.log() for process in cluster.processes)
@@ -160,3 +162,55 @@ def test_dead_letters_stay_and_say_where_they_were(broker: Place) -> None:
         client.subscribe("/topic/t", "d", **{"durable-subscription-name": "s"})
         client.publish("/topic/t::ada.s", b"by name")
         assert client.messages(1)[0].body == b"by name"
+
+
+def managed(client: Client, resource: str, *arguments: object, **what: str) -> tuple[bool, object]:
+    """Whether it was carried out, and the answer."""
+    named = {f"_AMQ_{name}": value for name, value in what.items()}
+    headers = {"_AMQ_ResourceName": resource, "reply-to": "/temp-queue/told", **named}
+    client.send("SEND", {"destination": "activemq.management", **headers}, json.dumps(arguments).encode())
+    answer = client.expect("MESSAGE", {"subscription": "/temp-queue/told"})
+    assert b"$host" not in answer.body or "$host" in resource
+    return answer["_AMQ_OperationSucceeded"] == "true", json.loads(answer.body)[0]
+
+
+def test_management_by_messages_is_about_the_own_host(broker: Place) -> None:
+    with join(broker, "shop") as shop, join(broker, "bank") as bank, join(broker, "") as other:
+        for client, body in ((shop, b"s1"), (shop, b"s2"), (other, b"o")):
+            client.publish("/queue/managed", body, persistent="true")
+            client.sync()
+        assert managed(shop, "queue.managed", Attribute="messageCount") == (True, 2)
+        names = managed(shop, "broker", Attribute="queueNames")[1]
+        assert "managed" in names and not [name for name in names if "$" in name and not name.startswith("$temp")]
+        assert managed(shop, "queue.managed", None, "moved", OperationName="moveMessages") == (True, 2)
+        assert managed(shop, "queue.moved", Attribute="address") == (True, "moved")
+        assert managed(shop, "queue.$host/bank.x", Attribute="messageCount")[0] is False
+        assert managed(shop, "broker", Attribute="connectionCount")[0] is False
+        assert managed(shop, "broker", "made", "made", OperationName="createQueue")[0] is True
+        assert managed(shop, "broker", "made", OperationName="destroyQueue")[0] is True
+        # The bank's Ada is in the administrators' group, of which a host knows nothing, and nobody manages the bank.
+        assert managed(bank, "queue.managed", Attribute="messageCount")[0] is False
+        other.subscribe("/queue/managed", "left")
+        assert [message.body for message in other.messages(1)] == [b"o"]
+
+
+def test_schedules_and_statistics_are_those_of_the_own_host(broker: Place) -> None:
+    never = {"AMQ_SCHEDULED_DELAY": 3_600_000, "AMQ_SCHEDULED_PERIOD": 1000, "AMQ_SCHEDULED_REPEAT": -1}
+    jobs = {"destination": "/queue/ActiveMQ.Scheduler.Management", "reply-to": "/temp-queue/told"}
+    with join(broker, "shop", "classic") as shop, join(broker, "bank", "classic") as bank:
+        for client, body in ((shop, b"s"), (bank, b"b")):
+            client.ask("SEND", {"destination": "/queue/later", **never}, body)
+        shop.ask("SEND", {**jobs, "AMQ_SCHEDULER_ACTION": "BROWSE"})
+        (job,) = shop.sync()
+        assert (job.body, job["original-destination"]) == (b"s", "/queue/later")
+        shop.ask("SEND", {**jobs, "AMQ_SCHEDULER_ACTION": "REMOVEALL"})
+        shop.ask("SEND", {**jobs, "AMQ_SCHEDULER_ACTION": "BROWSE"})
+        assert shop.sync() == []
+        shop.publish("/queue/counted", b"1")
+        shop.sync()
+        numbers = {"destination": "/queue/ActiveMQ.Statistics.Destinationcounted", "reply-to": "/temp-queue/told"}
+        shop.ask("SEND", numbers)
+        (answer,) = shop.messages(1)
+        assert b'{"string":"size","long":1}' in answer.body and b"queue://counted" in answer.body
+        shop.send("SEND", {**numbers, "destination": "/queue/ActiveMQ.Statistics.Broker", "receipt": "r"})
+        assert b"default" in shop.expect("ERROR").body

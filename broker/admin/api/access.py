@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from broker.config.permissions import groups_of
 from broker.config.settings import AdminSettings
 from broker.core.errors import RefusedError
+from broker.core.virtual_host import HOST
 
 from .ports import LoginsPort, May, TokensPort
 from .problems import Problem, of_refusal
@@ -91,7 +92,8 @@ class Gate:
         return Who(EVERYBODY, peer, None, True)
 
     def _known(self, user: str, groups: Sequence[str], peer: str) -> Who:
-        if self._administrators & frozenset(groups):
+        # Who is of a virtual host manages what is in it, whatever his groups are called.
+        if self._administrators & frozenset(groups) and not user.startswith(HOST):
             return Who(user, peer, None, True)
         may = self._logins.manages(groups)
         if not any(allowed for _, allowed in may):

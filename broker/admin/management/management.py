@@ -7,7 +7,8 @@
 The answer goes to reply-to: `_AMQ_OperationSucceeded`, and in the body a JSON array with the result, or with why not.
 
 Rule: nothing is done here that the API does not do, for nobody who may not do it there; each change is in the audit
-log. Names of Artemis stand in these tables alone.
+log. Names are those of the virtual host that the request comes from, and reach nothing outside of it. Names of Artemis
+stand in these tables alone.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from broker.core.commands import Command, Publish
 from broker.core.errors import Code, RefusedError
 from broker.core.management import SCHEDULER, STATISTICS, ManagementRequest, ReplyTo, name_of
+from broker.core.virtual_host import VirtualHost, host_of
 
 from ..api import audit
 from ..api.access import Gate, Who
@@ -50,7 +52,27 @@ OF_QUEUE: Final[Mapping[str, str]] = {
 """Attribute of a queue → what the API calls it. Numbers of its parts are added up."""
 OF_ADDRESS: Final = ("queueNames", "queueCount", "messageCount", "routingTypes")
 OF_BROKER: Final = ("queueNames", "addressNames", "version", "connectionCount", "totalMessageCount")
-Operation = Callable[["MessageManagement", Who, str, Sequence[Any]], Awaitable[Any]]
+FQQN: Final = "::"
+
+
+class MessageAsker(NamedTuple):
+    """Who asks, and from which virtual host."""
+
+    who: Who
+    host: VirtualHost
+
+    def place(self, name: str) -> str:
+        """What he calls a queue or address, as the broker has it: ADDRESS::QUEUE has two names."""
+        return FQQN.join(map(self.host.inside, name.split(FQQN)))
+
+    def told(self, value: Any) -> Any:
+        """The same the other way, of a text or of all in a list."""
+        if isinstance(value, list):
+            return [self.told(each) for each in value]
+        return self.host.told(value) if isinstance(value, str) else value
+
+
+Operation = Callable[["MessageManagement", MessageAsker, str, Sequence[Any]], Awaitable[Any]]
 
 
 class MessageManagement:
@@ -78,7 +100,7 @@ class MessageManagement:
             except RefusedError as why:
                 refused = refused or why
             except Problem as problem:
-                refused = refused or RefusedError(Code.NOT_ALLOWED, f"{problem}; {problem.fix}")
+                refused = refused or RefusedError(Code.NOT_ALLOWED, request.host.told(f"{problem}; {problem.fix}"))
             except Exception:
                 # Whatever it is: frames of the client wait for this.
                 _log.exception("the answer to a management message: internal error")
@@ -95,9 +117,10 @@ class MessageManagement:
         try:
             result, succeeded = await self._carried(request), True
         except Problem as problem:
-            result, succeeded = f"{problem}; {problem.fix}" if problem.fix else str(problem), False
+            text = f"{problem}; {problem.fix}" if problem.fix else str(problem)
+            result, succeeded = request.host.told(text), False
         except RefusedError as why:
-            result, succeeded = str(why), False
+            result, succeeded = request.host.told(str(why)), False
         except Exception:
             _log.exception("a management message: internal error")
             result, succeeded = "internal error; the log of the broker says more", False
@@ -107,10 +130,10 @@ class MessageManagement:
     async def _carried(self, request: ManagementRequest) -> Any:
         headers = request.headers
         kind, _, name = headers.get(RESOURCE, "").partition(".")
-        who = self._gate.who(request.user, request.peer)
+        asker = MessageAsker(self._gate.who(request.user, request.peer), request.host)
         attribute, operation = headers.get(ATTRIBUTE), headers.get(OPERATION)
         if attribute is not None:
-            return await self._read(who, kind, name, attribute)
+            return asker.told(await self._read(asker, kind, name, attribute))
         if operation is None:
             raise bad_value(RESOURCE, headers.get(RESOURCE, ""), f"name {ATTRIBUTE} or {OPERATION} beside it")
         carry = OPERATIONS.get(kind, {}).get(operation)
@@ -119,12 +142,13 @@ class MessageManagement:
             raise unknown("operation", f"{operation} of {kind}", f"known are {known}")
         outcome = "failed"
         try:
-            result = await carry(self, who, name, _arguments(request.body))
+            result = await carry(self, asker, asker.place(name), _arguments(request.body))
             outcome = "done"
             return result
         finally:
             if operation not in READ_ONLY:
-                audit.note(who.name, who.peer, operation, headers.get(RESOURCE, "")[:1000], outcome, by="message")
+                of = f"{kind}.{asker.place(name)}" if name else headers.get(RESOURCE, "")
+                audit.note(asker.who.name, asker.who.peer, operation, of[:1000], outcome, by="message")
 
     async def _answer(self, request: ManagementRequest, to: ReplyTo, result: Any, succeeded: bool) -> None:
         headers = {"destination": request.headers["reply-to"], SUCCEEDED: str(succeeded).lower()}
@@ -142,17 +166,22 @@ class MessageManagement:
 
     # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read(self, who: Who, kind: str, name: str, attribute: str) -> Any:
+    async def _read(self, asker: MessageAsker, kind: str, name: str, attribute: str) -> Any:
+        who = asker.who
         known: Sequence[str] = {"queue": [*OF_QUEUE], "address": OF_ADDRESS, "broker": OF_BROKER}.get(kind, ())
         if attribute not in known:
             fix = f"known are {', '.join(known)}" if known else "resources are broker, queue.NAME and address.NAME"
             raise unknown("attribute", f"{attribute} of {kind}", fix)
         if kind == "queue":
-            return await self._of_queue(who, name, OF_QUEUE[attribute])
+            return await self._of_queue(who, asker.place(name), OF_QUEUE[attribute])
         if kind == "address":
-            return await self._of_address(who, name, attribute)
+            return await self._of_address(who, asker.place(name), attribute)
         if attribute in ("queueNames", "addressNames"):
-            return await self._names(who, "queues" if attribute == "queueNames" else "addresses", {})
+            return await self._names(asker, "queues" if attribute == "queueNames" else "addresses")
+        if asker.host.name:
+            raise unknown(
+                "attribute", f"{attribute} of broker", "it is about all virtual hosts: ask in the default one"
+            )
         overview = await self.run(who, "overview", {})
         if attribute == "version":
             return overview["version"]
@@ -174,11 +203,18 @@ class MessageManagement:
             return sorted({row["routing"] for row in rows})
         return sum([row["messages"] for row in rows])
 
-    async def _names(self, who: Who, kind: str, where: dict[str, Any]) -> list[str]:
-        return sorted({row["name"] for row in await self._listed(who, kind, where)})
+    async def _names(self, asker: MessageAsker, kind: str) -> list[str]:
+        """Of the virtual host; in the default one operators are told those of all."""
+        host = asker.host
+        rows = await self._listed(asker.who, kind, {"q": host.root} if host.name else {})
+        of = [row["name"] for row in rows if not host.name or host_of(row.get("address", row["name"])) == host.name]
+        return sorted(set(of))
 
     async def _listed(self, who: Who, kind: str, where: dict[str, Any]) -> list[dict[str, Any]]:
         page = await self.run(who, kind, {}, {**where, "limit": str(MOST_NAMES)})
+        if page["missing"]:
+            raise Problem(503, "owner-missing", "An owner is missing", "the answer would not be whole",
+                          "ask again when it is back")  # fmt: skip
         if page["next"] is not None:
             raise Problem(
                 409, "too-many", "Too many", f"there are {page['total']}, an answer has {MOST_NAMES}",
@@ -233,64 +269,70 @@ def _selector(arguments: Sequence[Any]) -> dict[str, Any]:
 
 
 def _on_all(op: str) -> Operation:
-    async def carry(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> Any:
-        return await api.carry(who, op, name, _selector(arguments))
+    async def carry(api: MessageManagement, asker: MessageAsker, name: str, arguments: Sequence[Any]) -> Any:
+        return await api.carry(asker.who, op, name, _selector(arguments))
 
     return carry
 
 
 def _on_one(op: str) -> Operation:
-    async def carry(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> Any:
-        return await api.carry(who, op, name, {"ids": [_text(arguments, 0, "the id of a message")]}) > 0
+    async def carry(api: MessageManagement, asker: MessageAsker, name: str, arguments: Sequence[Any]) -> Any:
+        return await api.carry(asker.who, op, name, {"ids": [_text(arguments, 0, "the id of a message")]}) > 0
 
     return carry
 
 
-async def _move(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> Any:
-    to = _text(arguments, 1, "the address they go to")
-    return await api.carry(who, "move-messages", name, {**_selector(arguments), "to": to})
+async def _move(api: MessageManagement, asker: MessageAsker, name: str, arguments: Sequence[Any]) -> Any:
+    to = asker.place(_text(arguments, 1, "the address they go to"))
+    return await api.carry(asker.who, "move-messages", name, {**_selector(arguments), "to": to})
 
 
-async def _move_one(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> Any:
-    body = {"ids": [_text(arguments, 0, "the id of a message")], "to": _text(arguments, 1, "the address it goes to")}
-    return await api.carry(who, "move-messages", name, body) > 0
+async def _move_one(api: MessageManagement, asker: MessageAsker, name: str, arguments: Sequence[Any]) -> Any:
+    to = asker.place(_text(arguments, 1, "the address it goes to"))
+    body = {"ids": [_text(arguments, 0, "the id of a message")], "to": to}
+    return await api.carry(asker.who, "move-messages", name, body) > 0
 
 
-async def _list(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> Any:
+async def _list(api: MessageManagement, asker: MessageAsker, name: str, arguments: Sequence[Any]) -> Any:
     query = {**_selector(arguments), "limit": str(MOST_SHOWN)}
-    return (await api.run(who, "messages", {"queue": name}, query))["items"]
+    items = (await api.run(asker.who, "messages", {"queue": name}, query))["items"]
+    for item in items:
+        item["headers"] = [[name, asker.told(value) if name in ORIGIN else value] for name, value in item["headers"]]
+    return items
 
 
-async def _count(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> Any:
+async def _count(api: MessageManagement, asker: MessageAsker, name: str, arguments: Sequence[Any]) -> Any:
     if _selector(arguments):
         raise bad_value("the body", str(arguments[0]), "nothing: listMessages has a filter, its first 200 are shown")
-    return (await api.run(who, "queue", {"queue": name}))["parts"][0]["messages"]
+    return sum([part["messages"] for part in (await api.run(asker.who, "queue", {"queue": name}))["parts"]])
 
 
 def _acts(op: str) -> Operation:
-    async def carry(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> None:
-        await api.run(who, op, {"queue": name})
+    async def carry(api: MessageManagement, asker: MessageAsker, name: str, arguments: Sequence[Any]) -> None:
+        await api.run(asker.who, op, {"queue": name})
 
     return carry
 
 
-async def _create(api: MessageManagement, who: Who, _: str, arguments: Sequence[Any]) -> None:
+async def _create(api: MessageManagement, asker: MessageAsker, _: str, arguments: Sequence[Any]) -> None:
     """createQueue(address, name), (address, name, routing) or, as newer ones say it, (address, routing, name)."""
     rest = [str(each) for each in arguments[1:]]
     routing = next((each for each in rest if each in ("ANYCAST", "MULTICAST")), "ANYCAST")
     names = [each for each in rest if each != routing]
     if len(names) > 1:
         raise bad_value("the body", str(list(arguments))[:100], "address, name and routing type")
-    body = {"address": _text(arguments, 0, "the address"), "routing": routing}
-    await api.run(who, "create-queue", {}, None, {**body, **({"name": names[0]} if names else {})})
+    body = {"address": asker.place(_text(arguments, 0, "the address")), "routing": routing}
+    await api.run(asker.who, "create-queue", {}, None, {**body, **({"name": asker.place(names[0])} if names else {})})
 
 
-async def _destroy(api: MessageManagement, who: Who, _: str, arguments: Sequence[Any]) -> None:
+async def _destroy(api: MessageManagement, asker: MessageAsker, _: str, arguments: Sequence[Any]) -> None:
     force = "true" if len(arguments) > 1 and arguments[1] is True else "false"
-    await api.run(who, "delete-queue", {"queue": _text(arguments, 0, "the queue")}, {"force": force})
+    await api.run(asker.who, "delete-queue", {"queue": asker.place(_text(arguments, 0, "the queue"))}, {"force": force})
 
 
 READ_ONLY: Final = ("listMessages", "countMessages")
+ORIGIN: Final = ("_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE")
+"""Headers of a dead letter that name things in full."""
 OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = {
     "queue": {
         "listMessages": _list, "countMessages": _count, "pause": _acts("pause-queue"), "resume": _acts("resume-queue"),

@@ -3,7 +3,8 @@
     activemq.notifications                    _AMQ_NotifType:CONSUMER_CREATED, _AMQ_Address:orders, …
     ActiveMQ.Advisory.Consumer.Queue.orders   the same for clients of Classic, with a body of JSON
 
-They are messages of a topic, not durable: who is not subscribed misses them.
+They are messages of a topic, not durable: who is not subscribed misses them. What happens in a virtual host is told
+there, too, with names as its clients know them.
 
 Rule: telling never holds up who is told of. What comes faster than it can be published is dropped, and counted.
 """
@@ -25,6 +26,7 @@ from broker.core.errors import RefusedError
 from broker.core.ids import slot_of
 from broker.core.metrics import Metric
 from broker.core.notices import ADVISORIES, NOTIFICATIONS, Notice, NoticeKind
+from broker.core.virtual_host import split
 
 from ..desk import letters
 from ..desk.desk import Desk
@@ -106,7 +108,7 @@ class Notifications:
                         await self._publish(errand.ask, address, headers, body)
 
     async def _publish(self, ask: Callable[..., object], address: str, headers: dict[str, str], body: bytes) -> None:
-        run = letters.made({"destination": address, **headers}, body, durable=False, priority=4)
+        run = letters.made(headers, body, durable=False, priority=4)
 
         def publish(session: int, seq: int) -> Command:
             return Publish(slot_of(address), session, seq, address, Routing.MULTICAST, run, None, True)
@@ -119,10 +121,20 @@ class Notifications:
 
     def _messages(self, notice: Notice, consumers: int) -> Iterator[tuple[str, dict[str, str], bytes]]:
         """(address, headers, body)."""
-        yield NOTIFICATIONS, self._headers(notice, consumers), b""
+        yield from self._told_of(notice, consumers)
+        host = notice.host
+        if host.name:
+            user, client_id, address = (split(each).local for each in (notice.user, notice.client_id, notice.address))
+            local = notice._replace(user=user, client_id=client_id, address=address)
+            for address, headers, body in self._told_of(local, consumers):
+                yield host.inside(address), headers, body
+
+    def _told_of(self, notice: Notice, consumers: int) -> Iterator[tuple[str, dict[str, str], bytes]]:
+        yield NOTIFICATIONS, {"destination": NOTIFICATIONS, **self._headers(notice, consumers)}, b""
         place = advisory_of(notice)
         if place:
-            told = {"originBrokerName": self._edge, "originBrokerId": self._edge, "type": "Advisory"}
+            told = {"destination": f"/topic/{place}", "originBrokerName": self._edge, "originBrokerId": self._edge,
+                    "type": "Advisory"}  # fmt: skip
             if notice.address:
                 told["consumerCount"] = str(consumers)
             body = msgspec.json.encode(_body(notice))
@@ -159,7 +171,7 @@ def advisory_of(notice: Notice) -> str:
     """Where clients of Classic look for it; "": nowhere."""
     if notice.kind in _OF_CONNECTIONS:
         return ADVISORIES + "Connection"
-    if not notice.address or notice.address.startswith((ADVISORIES, NOTIFICATIONS)):
+    if not notice.address or split(notice.address).local.startswith((ADVISORIES, NOTIFICATIONS)):
         return ""
     return f"{ADVISORIES}Consumer.{'Topic' if notice.topic else 'Queue'}.{notice.address}"
 

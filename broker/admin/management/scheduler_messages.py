@@ -3,8 +3,8 @@
   AMQ_SCHEDULER_ACTION   BROWSE: each goes to reply-to as a message; REMOVE: the one of scheduledJobId; REMOVEALL
   ACTION_START_TIME, ACTION_END_TIME   only those whose next time is between these (epoch milliseconds)
 
-Rule: a client of the owners like any other (desk.py), for those who may manage the queues where it rests; all of a
-request is looked at in pieces, MOST of it at most.
+Rule: a client of the owners like any other (desk.py), for those who may manage the queues where it rests, and of the
+virtual host that the request comes from; all of a request is looked at in pieces, MOST of it at most.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from broker.core.address import RECURRING
 from broker.core.commands import Act, Command, Manage, Publish
 from broker.core.errors import Code, RefusedError
 from broker.core.management import ManagementRequest
+from broker.core.virtual_host import VirtualHost, whose
 from broker.engine.publishing.recurrence import Recurrence, split
 from broker.selector.heads import text
 
@@ -29,6 +30,7 @@ ACTION, JOB, START, END = "AMQ_SCHEDULER_ACTION", "scheduledJobId", "ACTION_STAR
 MOST: Final = 10_000
 """Messages that one request lists or takes back."""
 QUEUES: Final = 500
+"""Of one look at where they rest."""
 PIECE: Final = 200
 """Messages of one command."""
 ON_ITS_WAY_S: Final = 0.02
@@ -73,7 +75,7 @@ class SchedulerMessages:
             wanted = headers.get(JOB)
             if action == "REMOVE" and not wanted:
                 raise RefusedError(Code.MISSING_HEADER, f"{ACTION}:REMOVE needs {JOB}", JOB)
-            count = await self._remove(who, wanted if action == "REMOVE" else None, first, last)
+            count = await self._remove(who, request.host, wanted if action == "REMOVE" else None, first, last)
             audit.note(
                 who.name, who.peer, f"scheduler-{action.lower()}", wanted or "all", f"done: {count}", by="message"
             )
@@ -85,7 +87,7 @@ class SchedulerMessages:
         if to is None:
             raise RefusedError(Code.MISSING_HEADER, f"{ACTION}:BROWSE needs reply-to", "reply-to")
         with self._desk.errand() as errand:
-            async for job in self._jobs(who, first, last):
+            async for job in self._jobs(who, request.host, first, last):
                 run = letters.made(*_told(job, request.headers), durable=False, priority=4)
 
                 def publish(session: int, seq: int, run: Any = run) -> Command:
@@ -93,14 +95,14 @@ class SchedulerMessages:
 
                 await errand.ask(publish)
 
-    async def _remove(self, who: Who, name: str | None, first: int, last: int) -> int:
+    async def _remove(self, who: Who, host: VirtualHost, name: str | None, first: int, last: int) -> int:
         """Until none is seen, twice: one that is due or on its way goes when it has got there. That there is none is no
         mistake of who asks: the last one may just have come."""
         taken: set[tuple[int, int]] = set()
         unseen, wait = 0, ON_ITS_WAY_S
         while unseen < 2:
             found: dict[tuple[int, str], list[int]] = {}
-            async for job in self._jobs(who, first, last):
+            async for job in self._jobs(who, host, first, last):
                 if name is None or job.name == name:
                     found.setdefault((job.slot, job.queue), []).append(job.id)
                     taken.add((job.slot, job.id))
@@ -117,10 +119,10 @@ class SchedulerMessages:
             wait *= 1.5
         return len(taken)
 
-    async def _jobs(self, who: Who, first: int, last: int) -> AsyncIterator[ScheduledJob]:
+    async def _jobs(self, who: Who, host: VirtualHost, first: int, last: int) -> AsyncIterator[ScheduledJob]:
         """Those between these times."""
         seen = 0
-        for row in await self._rests(who):
+        async for row in self._rests(who, host):
             with self._desk.errand() as errand:
                 async for job in _of(errand, row["slot"], row["name"]):
                     if first <= job.due <= last:
@@ -129,10 +131,19 @@ class SchedulerMessages:
                             return
                         yield job
 
-    async def _rests(self, who: Who) -> list[dict[str, Any]]:
-        """Queues, or their parts, where such messages rest."""
-        page = await self._run(who, "queues", {}, {"q": RECURRING, "limit": str(QUEUES)})
-        return [row for row in page["items"] if row["address"].startswith(RECURRING)]
+    async def _rests(self, who: Who, host: VirtualHost) -> AsyncIterator[dict[str, Any]]:
+        """Queues, or their parts, where such messages rest. Raises RefusedError when an owner does not say."""
+        asked = {"q": RECURRING + host.root, "limit": str(QUEUES)}
+        after = None
+        while True:
+            page = await self._run(who, "queues", {}, asked if after is None else {**asked, "page": after})
+            if page["missing"]:
+                raise RefusedError(Code.OWNER_UNAVAILABLE, "an owner does not say what rests there; ask again")
+            for row in page["items"]:
+                if row["address"].startswith(RECURRING) and whose(row["address"]).host == host.name:
+                    yield row
+            if (after := page["next"]) is None:
+                return
 
 
 async def _of(errand: Errand, slot: int, queue: str) -> AsyncIterator[ScheduledJob]:

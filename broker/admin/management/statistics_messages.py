@@ -1,7 +1,7 @@
 """Classic's messages to `ActiveMQ.Statistics.…`, answered to reply-to with a map, as its STOMP clients read one
 (`transformation:jms-map-json`).
 
-  ActiveMQ.Statistics.Broker            of the whole broker, for administrators
+  ActiveMQ.Statistics.Broker            of the whole broker, for administrators, who are in the default virtual host
   ActiveMQ.Statistics.DestinationNAME   of the queue NAME, for who may manage it
 
 Rule: numbers of the API under Classic's names; what is not counted here is left out, never told as zero.
@@ -17,6 +17,7 @@ import msgspec
 from broker.core.commands import Command, Publish
 from broker.core.errors import Code, RefusedError
 from broker.core.management import STATISTICS, ManagementRequest, name_of
+from broker.core.virtual_host import VirtualHost
 
 from ..api.access import Who
 from ..api.problems import Problem
@@ -43,9 +44,11 @@ class StatisticsMessages:
         if to is None:
             raise RefusedError(Code.MISSING_HEADER, f"{name[:100]} needs reply-to", "reply-to")
         if name == BROKER:
+            if request.host.name:
+                raise RefusedError(Code.NOT_ALLOWED, f"{BROKER} is about all virtual hosts: ask in the default one")
             found = await self._broker(who)
         elif name.startswith(DESTINATION) and name != DESTINATION:
-            found = await self._queue(who, name.removeprefix(DESTINATION))
+            found = await self._queue(who, name.removeprefix(DESTINATION), request.host)
         else:
             raise RefusedError(Code.BAD_DESTINATION, f"'{name[:100]}' is neither {BROKER} nor {DESTINATION}NAME")
         body = as_map(found)
@@ -72,11 +75,11 @@ class StatisticsMessages:
             "consumerCount": now["consumers"],
         }  # fmt: skip
 
-    async def _queue(self, who: Who, name: str) -> dict[str, str | int]:
+    async def _queue(self, who: Who, name: str, host: VirtualHost) -> dict[str, str | int]:
         if ">" in name or "*" in name:
             raise RefusedError(Code.BAD_DESTINATION, f"'{name[:100]}' is a wildcard; ask for each queue by itself")
         try:
-            parts = (await self._run(who, "queue", {"queue": name}))["parts"]
+            parts = (await self._run(who, "queue", {"queue": host.inside(name)}))["parts"]
         except Problem as problem:
             if problem.status != 404:
                 raise

@@ -62,7 +62,7 @@ ADDRESS: dict[str, str] = {
 """Element of an address-setting → field of AddressSettings. What a value may need is in importing.py."""
 
 _PAGES = "what does not fit into memory is read back from the journal; engine.queue_memory_bytes and engine.page_bytes"
-_MANAGEMENT = "there are no management messages; see the admin port (docs/admin-api.md), `stampede journal`"
+_MANAGEMENT = "requests go to activemq.management and notifications to activemq.notifications, whatever this says"
 _JMS = "deprecated in Artemis; use auto-create-queues, auto-delete-queues and their like"
 _RELOAD = "a setting that is taken away ends, and queues made by hand are deleted by hand"
 

@@ -128,7 +128,7 @@ class Dialect:
     def serves(self, host: VirtualHost, notifies: bool = False) -> None:
         """Its names are those of this virtual host. notifies: what happens to clients is told (edge.notifications)."""
         self.host = host
-        self.notifies = notifies and not host.name
+        self.notifies = notifies
 
     @classmethod
     def of(cls, anycast: str, multicast: str, delimiter: str = ".", homes: Homes | None = None) -> Self:
@@ -163,7 +163,7 @@ class Dialect:
         """What a SEND says that each connection must look at for itself."""
         found = private_of(headers)
         destination = headers.get("destination", "")
-        if self.manages and not self.host.name and destination.endswith(MANAGEMENT):
+        if self.manages and destination.endswith(MANAGEMENT):
             prefix = destination.removesuffix(MANAGEMENT)
             if not prefix or any([prefix == known for known, _ in self.prefixes]):
                 return (found or Private())._replace(manages=True)

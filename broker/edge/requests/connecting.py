@@ -86,7 +86,8 @@ def _failed(session: Session, frame: Frame, refused: RefusedError) -> None:
     # What is nobody's name is not told: it may be a passcode in the wrong place.
     who = login if edge.auth.knows(login) else ""
     if (notify := edge.notify) is not None:
-        notify(Notice(NoticeKind.SECURITY_AUTHENTICATION_VIOLATION, session.id, who, session.channel.peer))
+        violation = NoticeKind.SECURITY_AUTHENTICATION_VIOLATION
+        notify(Notice(violation, session.id, who, session.channel.peer, host=session.host))
     if edge.settings.edge.audit != "off":
         audit_trail.note(session, session.channel.peer, "login", refused.code.name.lower().replace("_", "-"), who)
 

@@ -176,7 +176,7 @@ class Publisher:
         for record in event.records:
             headers, body = management.split(event.head.lines + record)
             to = self._reply_to(headers.get("reply-to", ""))
-            asked.append(ManagementRequest(session.principal, session.channel.peer, headers, body, to))
+            asked.append(ManagementRequest(session.principal, session.channel.peer, headers, body, to, session.host))
         receipts = event.receipts or []
         ask(session, receipts[0] if receipts else None, partial(manage, asked), lambda: session.answer_now(receipts))
 

@@ -365,7 +365,8 @@ class Session(SessionLife):
     def tell(self, kind: NoticeKind, sub: SlotSubscription | None = None) -> None:
         """That happens to this connection (edge.notifications)."""
         if (notify := self.edge.notify) is not None:
-            notify(self._notice(Notice(kind, self.id, self.principal, self.channel.peer, self.client_id), sub))
+            about = Notice(kind, self.id, self.principal, self.channel.peer, self.client_id, host=self.host)
+            notify(self._notice(about, sub))
 
     def _notice(self, about: Notice, sub: SlotSubscription | None) -> Notice:
         if sub is not None:
@@ -378,7 +379,8 @@ class Session(SessionLife):
 
     def _endings(self) -> Iterator[Notice]:
         """What is told of its end, however many subscriptions it has; the session may be over by then."""
-        about = Notice(NoticeKind.CONSUMER_CLOSED, self.id, self.principal, self.channel.peer, self.client_id)
+        kind = NoticeKind.CONSUMER_CLOSED
+        about = Notice(kind, self.id, self.principal, self.channel.peer, self.client_id, host=self.host)
         subs = list(self.subscriptions.values())
         ends = (self._notice(about, sub) for sub in subs)
         return chain(ends, [about._replace(kind=NoticeKind.CONNECTION_DESTROYED)])

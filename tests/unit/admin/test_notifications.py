@@ -60,7 +60,7 @@ async def test_classic_clients_hear_by_advisories(tmp_path: Path):
     ):  # fmt: skip
         message = await consumers.get(PATIENCE_S)
         assert message.headers["consumerCount"] == "1"
-        assert message.destination == "ActiveMQ.Advisory.Consumer.Queue.orders"
+        assert message.destination == "/topic/ActiveMQ.Advisory.Consumer.Queue.orders"
         assert json.loads(message.body)["ConsumerInfo"]["destination"] == "queue://orders"
         assert "ConnectionInfo" in json.loads((await connections.get(PATIENCE_S)).body)
 
@@ -144,3 +144,30 @@ async def test_the_end_of_a_consumer_is_one_look_however_many_addresses_have_som
     for kind in (NoticeKind.CONSUMER_CREATED, NoticeKind.CONSUMER_CLOSED, NoticeKind.CONSUMER_CLOSED):
         made.take(about._replace(kind=kind))
     assert [count for _, count in made._waiting] == [1, 0, 0] and not made._consumers
+
+
+async def test_what_happens_in_a_virtual_host_is_told_there_by_its_own_names(tmp_path: Path):
+    hosts = {"edge.virtual_hosts.shop.names": "shop.example.com", "edge.virtual_hosts.bank.names": ""}
+    topic = "/topic/activemq.notifications"
+    async with (
+        broker(tmp_path, **ON, **hosts) as at,
+        connect(url(at), vhost="shop") as watcher, watcher.subscribe(topic) as seen,
+        connect(url(at), vhost="bank") as banker, banker.subscribe(topic) as foreign,
+        connect(url(at)) as operator, operator.subscribe(topic) as whole,
+        connect(classic(at), vhost="shop") as third,
+        third.subscribe("/topic/ActiveMQ.Advisory.Consumer.Queue.>") as advised,
+    ):  # fmt: skip
+        async with connect(url(at), vhost="shop", client_id="ada-1") as client, client.subscribe("/queue/orders"):
+            while (consumer := (await told(seen, "CONSUMER_CREATED")).headers)["_AMQ_Address"] != "orders":
+                pass
+            assert consumer["_AMQ_Client_ID"] == "ada-1"
+            while (consumer := (await told(whole, "CONSUMER_CREATED")).headers).get(
+                "_AMQ_Address"
+            ) != "$host/shop.orders":
+                pass
+            assert consumer["_AMQ_Client_ID"] == "$host/shop.ada-1"
+            advice = await advised.get(PATIENCE_S)
+            assert "queue://orders" in advice.body.decode() and "$host" not in advice.body.decode()
+            assert advice.headers["destination"] == "/topic/ActiveMQ.Advisory.Consumer.Queue.orders"
+        while (found := await foreign.get(0.2)) is not None:
+            assert "shop" not in str(found.headers)

@@ -30,6 +30,7 @@ class Rests:
     def __init__(self, *jobs: ScheduledJob) -> None:
         self.jobs = list(jobs)
         self.asked: list[Any] = []
+        self.missing: list[Any] = []
 
     def __enter__(self):
         return self
@@ -58,7 +59,10 @@ def carry(monkeypatch):
     async def carried(rests: Rests, reply: ReplyTo | None = TO, **headers: str) -> None:
         async def run(who, operation, path, query):
             assert (operation, query["q"]) == ("queues", RECURRING)
-            return {"items": [{"address": RECURRING + "x", "slot": 1, "name": "q"}, {"address": "x"}]}
+            rows = [{"address": RECURRING + name, "slot": 1, "name": "q"} for name in ("$host/shop.x", "x")]
+            if "page" not in query:
+                return {"items": [*rows[:1], {"address": "x"}], "next": "more", "missing": []}
+            return {"items": rows[1:], "next": None, "missing": rests.missing}
 
         async def of(errand, slot, queue):
             for it in list(rests.jobs):
@@ -157,3 +161,12 @@ def test_times_are_milliseconds(value):
     with pytest.raises(RefusedError, match="epoch milliseconds"):
         _time({"t": value}, "t", 0)
     assert (_time({"t": " 5 "}, "t", 0), _time({}, "t", 7)) == (5, 7)
+
+
+async def test_nothing_is_said_while_an_owner_is_missing(carry):
+    """A REMOVEALL that had left some would have had its receipt."""
+    rests = Rests(job(1))
+    rests.missing = [{"owner": "o2"}]
+    with pytest.raises(RefusedError) as refused:
+        await carry(rests, AMQ_SCHEDULER_ACTION="REMOVEALL")
+    assert refused.value.code is Code.OWNER_UNAVAILABLE

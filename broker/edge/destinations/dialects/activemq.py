@@ -167,7 +167,7 @@ class ActiveMQ(Dialect):
 
     def private(self, headers: Mapping[str, str]) -> Private | None:
         found = super().private(headers)
-        manages = not self.host.name and (self._asks(headers, SCHEDULER) or self._asks(headers, STATISTICS))
+        manages = self._asks(headers, SCHEDULER) or self._asks(headers, STATISTICS)
         return (found or Private())._replace(manages=True) if manages else found
 
     def _asks(self, headers: Mapping[str, str], whom: str) -> bool:
