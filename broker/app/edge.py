@@ -110,9 +110,13 @@ class EdgeProcess(ClusterProcess):
             self._reporting = self.loop.create_task(self._report())
             self.auth = self._authenticator()
             tokens = self.shared.tokens if self.shared is not None else None
+            port = None if self.tracing is None else self.tracing.port(self.port)
             self.edge = Edge(
-                self.settings, self.port, self.clock, self.beats, self.auth, token(4), directory, tokens, self.memory
-            )
+                self.settings, port or self.port, self.clock, self.beats, self.auth, token(4), directory, tokens,
+                self.memory,
+            )  # fmt: skip
+            if self.tracing is not None and port is not None:
+                self.tracing.edge(self.edge, port)
             self._outside = Outside(settings, self.clock, self.edge.reconsider)
             self.edge.known_outside(self._outside)
             self._outside.start()
@@ -122,6 +126,8 @@ class EdgeProcess(ClusterProcess):
             told: list[MetricSource] = [self.edge, self.port, self.listeners, self.config, self.memory, self,
                                        self.bridges]  # fmt: skip
             self.admin = AdminServer(settings.admin, told, self.readiness)
+            if self.tracing is not None:
+                self.admin.add(self.tracing)
             offered = self._api(self.edge, self.auth)
             self.admin.offer(offered)
             self._newcomers = NewPartitions(Spread(self.port), offered.desk, self.names.address_of)

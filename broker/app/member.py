@@ -29,6 +29,7 @@ from broker.seams.entropy import token
 from broker.seams.steps import Steps
 
 from .process.bounds import fitted, memory_of
+from .process.traces import traces
 
 log = logging.getLogger("stampede.cluster")
 
@@ -51,6 +52,7 @@ class ClusterProcess:
         self.loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[str] = self.loop.create_future()
         self.clock = SystemClock()
+        self.tracing = traces(settings, self.kind, name, self.clock)
         self.keys = Keys(settings.etcd.prefix)
         self.steps = Steps(self.clock)
         self.metadata: Metadata = EtcdMetadata(settings.etcd, self.clock, self.steps.kind("watch"))
@@ -105,6 +107,8 @@ class ClusterProcess:
             await self.table.stop()
         await self.dialer.close()
         await self.metadata.close()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.stop)
 
     def hang_up(self) -> None:
         """SIGHUP."""

@@ -25,6 +25,7 @@ from broker.cluster.controller import Controller
 from broker.cluster.quarantine import Throw, note
 from broker.cluster.suspicion import REPEAT_S, Suspicions
 from broker.config.settings import EngineSettings, Settings
+from broker.core.commands import Command
 from broker.core.errors import BrokerError
 from broker.core.message import Blob
 from broker.core.metrics import MetricSource
@@ -206,6 +207,8 @@ class OwnerProcess(ClusterProcess):
         self._begun = Begun.SERVING
         if self.reads is not None:
             self.admin.add(self.reads.service)
+        if self.tracing is not None:
+            self.admin.add(self.tracing)
         self.admin.follow(early)
 
     async def _start_reads(self) -> int:
@@ -241,7 +244,7 @@ class OwnerProcess(ClusterProcess):
             return engine is not None and engine.duplicate(dedup)
 
         self.server = LinkServer(
-            settings, self.shard.submit, self.clock, loop.call_soon, self._later, new_body, open_body,
+            settings, self._commands(), self.clock, loop.call_soon, self._later, new_body, open_body,
             HeldBodies(self.shard.engines, self.journal, page_in).find, published,
         )  # fmt: skip
         self.server.answers.open(Views(self.shard, self.clock).answer)
@@ -287,6 +290,10 @@ class OwnerProcess(ClusterProcess):
             )
         )
         self.table.listen(self._on_slot)
+
+    def _commands(self) -> Callable[[list[Command]], bool]:
+        """Who takes what edges ask for."""
+        return self.shard.submit if self.tracing is None else self.tracing.owner(self.shard)
 
     def _keeper(self, slot: int) -> Keeper | None:
         """Who keeps the small state of a slot that is not led here."""

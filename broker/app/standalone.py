@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ from .process.alarm import Alarm
 from .process.bounds import fitted, memory_of
 from .process.opening import Opening, uncollected
 from .process.space import LOOK_S, SpaceWatch
+from .process.traces import traces
 
 if TYPE_CHECKING:
     from broker.admin.log.log_reads import LogReads
@@ -72,6 +74,7 @@ class Standalone:
         settings = self.settings = fitted(settings, self.memory.limit)
         self.loop = asyncio.get_running_loop()
         self.clock = SystemClock()
+        self._tracing = traces(settings, "broker", socket.gethostname(), self.clock)
         self.failed: asyncio.Future[str] = self.loop.create_future()
         self._threads = [IoThread(self.loop, name) for name in ("journal", "page-in", "bodies", "prepare")]
         self._steady = SteadyClock(self.clock.wall, self.clock.ticks)
@@ -115,9 +118,7 @@ class Standalone:
         self.port = LocalOwner(self.shard, bodies)
         names = self._names = LocalNames()
         directory = Directory(LocalClientIds(settings.edge.client_id_in_use), names)
-        self.edge = Edge(
-            settings, self.port, self.clock, self.beats, self.auth, token(4), directory, memory=self.memory
-        )
+        self.edge = self._made_edge(directory)
         self.shard.blame.names_by(self.edge.who)
         self.edge.known_outside(self._outside)
         self._outside.start()
@@ -152,6 +153,17 @@ class Standalone:
         self.bridges.start()
         self._maintain_soon(MAINTAIN_S)
 
+    def _made_edge(self, directory: Directory) -> Edge:
+        settings, tracing, traced = self.settings, self._tracing, None
+        if tracing is not None:
+            traced = tracing.port(self.port, tracing.owner(self.shard))
+        edge = Edge(
+            settings, traced or self.port, self.clock, self.beats, self.auth, token(4), directory, memory=self.memory
+        )
+        if tracing is not None and traced is not None:
+            tracing.edge(edge, traced)
+        return edge
+
     def _make_admin(self) -> None:
         """Numbers, health, and the API for operators."""
         settings = self.settings
@@ -162,6 +174,8 @@ class Standalone:
             self.shard.depths,
             [self.shard.survey],
         )
+        if self._tracing is not None:
+            self.admin.add(self._tracing)
         self.admin.follow(self._early)
         node = ThisNode(
             "standalone", "standalone", lambda: self.settings, self.readiness, lambda: self.auth.has_users,
@@ -285,6 +299,8 @@ class Standalone:
         await self.listeners.close()
         await self._early.stop()
         await self.admin.stop()
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.stop)
         for thread in self._threads:
             await asyncio.to_thread(thread.stop)
         self.journal.close(clean=not self.shard.stopped and idle.is_set())

@@ -11,6 +11,7 @@ from typing import Any
 
 from .addressing import AddressSettings
 from .fields import GIB, KIB, MIB, group, setting, table
+from .tracing import TracingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,6 +573,7 @@ class Settings:
     journal: JournalSettings = group(JournalSettings)
     admin: AdminSettings = group(AdminSettings)
     log: LogSettings = group(LogSettings)
+    tracing: TracingSettings = group(TracingSettings)
     cluster: ClusterSettings = group(ClusterSettings)
     etcd: EtcdSettings = group(EtcdSettings)
     redis: RedisSettings = group(RedisSettings)

@@ -36,6 +36,8 @@ UNIQUE: Final = 256
 """Some message has a _AMQ_DUPL_ID header; looked at when it is published, never stored."""
 PART: Final = 512
 """Not all messages of the record at `position`: who reads that back gets others too. Never stored."""
+TRACED: Final = 1024
+"""Some message has a traceparent header (W3C), of a trace that may be wanted. Never stored."""
 STORED: Final = 255
 """The flags that the journal keeps."""
 
@@ -202,8 +204,12 @@ class Run:
         """Some message has a duplicate id."""
         self.flags |= UNIQUE
 
+    def traced(self) -> None:
+        """Some message is of a trace that is wanted."""
+        self.flags |= TRACED
+
     def without(self, flags: int) -> None:
-        """These were of the place it came from."""
+        """These were of the place it came from, or do not matter any more."""
         self.flags &= ~flags
 
     def anew(self, flags: int = 0) -> None:

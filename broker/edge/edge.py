@@ -42,7 +42,7 @@ from .session import audit_trail
 from .session.added_headers import Numbers
 from .session.counters import EdgeCounters
 from .session.expiries import Expiries
-from .session.parts import Eases, Faulty, Flushes, OpenConnection
+from .session.parts import Eases, Faulty, Flushes, OpenConnection, ReadingHalf
 from .session.session import Session
 from .subscriptions.rate_limits import Tokens, make_rates
 from .subscriptions.subscription import SlotSubscription
@@ -71,6 +71,8 @@ class Edge:
     """Who tells what happens to clients (edge.notifications); None: nobody."""
     outside: Outside | None = None
     """Who is known elsewhere than in the table of users."""
+    intake: Callable[[Session], ReadingHalf] = Inbound
+    """What makes the reading half of a session."""
     management: Manage | None = None
     """Who carries out what messages to core.management.MANAGEMENT ask for; None: nobody."""
 
@@ -169,7 +171,7 @@ class Edge:
         self._per_ip[ip] = self._per_ip.get(ip, 0) + 1
         entrance = self.entrances[name]
         entrance.came()
-        session = Session(self, channel, entrance, Inbound)
+        session = Session(self, channel, entrance, self.intake)
         self.sessions[session.id] = session
         self._peak = max(self._peak, len(self.sessions))
         limits = self.settings.edge
@@ -362,6 +364,10 @@ class Edge:
     def managed_by(self, manage: Manage) -> None:
         """Who carries out what messages to core.management.MANAGEMENT ask for."""
         self.management = manage
+
+    def reads_by(self, intake: Callable[[Session], ReadingHalf]) -> None:
+        """What makes the reading half of each session from now on."""
+        self.intake = intake
 
     def notified_by(self, notify: Notify) -> None:
         """Who tells what happens to clients."""

@@ -25,7 +25,8 @@ class Head:
                  broker acts on. A Head with empty `lines` is shared by frames whose other headers differ: all lines
                  are in the records then. There content-length stands in front of the other lines when the sender has
                  given it, else behind them (broker.core.message.is_text).
-    flags        broker.core.message.ESCAPED | TEXT | GROUPED | UNIQUE as far as they apply; without `lines`: to some.
+    flags        broker.core.message.ESCAPED | TEXT | GROUPED | UNIQUE | TRACED as far as they apply; without
+                 `lines`: to some.
     route        belongs to the caller; None in a new Head.
     """
 

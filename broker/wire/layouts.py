@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from broker.core.message import GROUPED, TEXT, UNIQUE
+from broker.core.message import GROUPED, TEXT, TRACED, UNIQUE
 
 from .escapes import unescape
 from .events import Head
@@ -69,7 +69,7 @@ another one in each message."""
 SAID: Final = frozenset([name.encode() for name in SIGNIFICANT])
 NAMES_SAID: Final = frozenset([name.encode() for name in NAMED])
 NOT_RELAYED: Final = frozenset([name.encode() for name in RESERVED])
-MARKS: Final = {b"JMSXGroupID": GROUPED, b"_AMQ_DUPL_ID": UNIQUE}
+MARKS: Final = {b"JMSXGroupID": GROUPED, b"_AMQ_DUPL_ID": UNIQUE, b"traceparent": TRACED}
 """Headers of SEND whose presence shows in the flags, so that nobody has to look for them in vain."""
 FAMILIES: Final = 64
 """Meanings remembered by one layout."""
@@ -112,7 +112,7 @@ class HeadFamily:
 
     def head(self, flags: int) -> Head:
         """The head of messages of which some have these flags."""
-        # As many as there are sets of MARKS, TEXT and ESCAPED at most: 16.
+        # As many as there are sets of MARKS, TEXT and ESCAPED at most: 32.
         head = self._heads.get(flags)
         if head is None:
             head = self._heads[flags] = Head(b"", self.headers, flags, False)

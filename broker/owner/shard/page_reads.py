@@ -6,7 +6,7 @@ Must not know what is in them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from broker.core.effects import Fetch, Turn
@@ -21,7 +21,7 @@ from ..commit.release_gate import Touched
 class PageReads:
     """waiting   what has come, for the next turn.    wake, failed   the shard's."""
 
-    __slots__ = ("_engines", "_failed", "_io", "_journal", "_wake", "waiting")
+    __slots__ = ("_engines", "_failed", "_io", "_journal", "_look", "_wake", "waiting")
 
     def __init__(
         self,
@@ -36,13 +36,24 @@ class PageReads:
         self._engines = engines
         self._wake = wake
         self._failed = failed
+        self._look: Callable[[list[Run]], None] | None = None
         self.waiting: list[tuple[Engine, Fetch, list[Run]]] = []
 
     def ask(self, fetch: Fetch, nbytes: int) -> None:
         """Reads so many bytes of it, about."""
         # The engine by identity: a slot that leaves and comes back has another one, which has another page index.
         answer = partial(self._read, self._engines[fetch.slot], fetch)
-        self._io.submit(partial(self._journal.read, fetch.positions, nbytes), answer)
+        read = self._journal.read if self._look is None else partial(self._looked_at, self._look)
+        self._io.submit(partial(read, fetch.positions, nbytes), answer)
+
+    def look(self, look: Callable[[list[Run]], None]) -> None:
+        """The thread that reads shows it everything first."""
+        self._look = look
+
+    def _looked_at(self, look: Callable[[list[Run]], None], positions: Sequence[int], nbytes: int) -> list[Run]:
+        runs = self._journal.read(positions, nbytes)
+        look(runs)
+        return runs
 
     def hand_in(self, turn: Turn, touched: Touched) -> None:
         """What has come."""

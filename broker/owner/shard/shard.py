@@ -128,7 +128,7 @@ class Shard:
         self._deferred = Deferred()
         self._large: LargeCommit | None = None
         self._behind = Reconfiguring(self.engine if replicas is None else self.engines.get, self._configured)
-        self._reads = PageReads(journal, read_io, self.engines, self.wake, self._stop)
+        self.reads = PageReads(journal, read_io, self.engines, self.wake, self._stop)
         self._steps = AskedSteps()
         self._scheduled = False
         self._alone = replicas is None
@@ -353,8 +353,8 @@ class Shard:
             # First what is due since earlier turns, then what is new: receipts are not delayed by what came later.
             if self._gates.busy:
                 self._gates.release(self._commits.done, turn, touched)
-            if self._reads.waiting:
-                self._reads.hand_in(turn, touched)
+            if self.reads.waiting:
+                self.reads.hand_in(turn, touched)
             if self._steps.asked and (work := self._steps.go_on(self.engines, turn, touched)) is not None:
                 self._in_pieces(None, work, (turn, touched, blobs))
             if self._large is None and self._behind.busy and self._behind.go_on(turn, touched):
@@ -524,7 +524,7 @@ class Shard:
             self._rest()
         # Behind the append: a page may be of what has just been written.
         for fetch in turn.fetches:
-            self._reads.ask(fetch, self.settings.engine.page_bytes)
+            self.reads.ask(fetch, self.settings.engine.page_bytes)
         for command in turn.decisions:
             self.in_turn(command.slot, decided(command))
         for notice in turn.notices:
@@ -543,7 +543,7 @@ class Shard:
     def _rest(self) -> None:
         """Nothing is under way to the disk."""
         more = (
-            self._inbox or self._deferred.waiting or self._reads.waiting or self._steps.asked or self._gates.unfinished
+            self._inbox or self._deferred.waiting or self.reads.waiting or self._steps.asked or self._gates.unfinished
         )
         if self._idle is not None and not more:
             idle, self._idle = self._idle, None

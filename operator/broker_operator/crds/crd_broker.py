@@ -118,6 +118,7 @@ def _settings() -> Schema:
         "journal": group_schema("journal"),
         "wire": group_schema("wire"),
         "log": group_schema("log"),
+        "tracing": group_schema("tracing"),
         "logReads": group_schema("log_reads", ("host", "cert_file", "key_file")),
     }
     return table("Settings of all processes.", groups)

@@ -127,7 +127,7 @@ def common_settings(namespace: str, broker: str, spec: BrokerSpec) -> Table:
     if spec.redis:
         password = {"password_file": f"{names.REDIS_DIR}/password"} if spec.redis.password_secret_name else {}
         tree["redis"] = {"url": spec.redis.url, "prefix": f"stampede:{namespace}:{broker}:", **password}
-    for group in ("engine", "journal", "wire"):
+    for group in ("engine", "journal", "wire", "tracing"):
         if found := group_settings(group, spec.settings.get(group, {})):
             tree[group] = found
     if found := group_settings("log_reads", spec.settings.get("logReads", {})):
