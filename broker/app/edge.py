@@ -82,7 +82,7 @@ class EdgeProcess(ClusterProcess):
     async def start(self) -> None:
         """Joins the cluster and listens, or leaves nothing behind. Raises BrokerError."""
         settings = self.settings
-        self.shared = RedisShared(settings.redis, settings.edge.client_id_in_use, self.boot, self.clock) if (
+        self.shared = RedisShared(settings.redis, settings.edge.client_id_in_use, self.boot, self.clock, self.id) if (
             settings.redis.url
         ) else None  # fmt: skip
         self.names = SubscriptionDirectory(self.metadata, self.keys)
@@ -117,7 +117,10 @@ class EdgeProcess(ClusterProcess):
             )  # fmt: skip
             if self.tracing is not None and port is not None:
                 self.tracing.edge(self.edge, port)
-            self._outside = Outside(settings, self.clock, self.edge.reconsider)
+            self._share_quotas()
+            if self.shared is not None:
+                self.shared.counts.start(self.edge.quotas, self._other_edges)
+            self._outside = Outside(settings, self.clock, self.edge.reconsider, self.edge.marks)
             self.edge.known_outside(self._outside)
             self._outside.start()
             host = listen_host(settings.edge, self.auth.has_users)
@@ -263,8 +266,17 @@ class EdgeProcess(ClusterProcess):
         else:
             self.port.offline(slot, record.shelved)
 
+    def _other_edges(self) -> list[str]:
+        return [name for name in self.membership.edges if name != self.id]
+
+    def _share_quotas(self) -> None:
+        if self.edge is not None:
+            edges = sorted({*self.membership.edges, self.id})
+            self.edge.quotas.shared_by(len(edges), edges.index(self.id))
+
     def _on_members(self) -> None:
-        """An owner has come, gone, or listens elsewhere."""
+        """An owner has come, gone, or listens elsewhere; or an edge has."""
+        self._share_quotas()
         addresses = {owner.id: owner.address for owner in self.membership.owners.values()}
         changed = {id for id in {*addresses, *self._addresses} if addresses.get(id) != self._addresses.get(id)}
         # The address of one that is gone stays: while its stream lives it serves, whatever became of its lease.
@@ -282,6 +294,12 @@ class EdgeProcess(ClusterProcess):
         self.settings = replace(self.settings, edge=replace(self.settings.edge, permissions=dict(permissions)))
         if self.edge is not None:
             self.edge.permit(permissions)
+
+    def on_quotas(self, quotas: Tables) -> None:
+        own = {name: dict(table) for name, table in quotas.items()}
+        self.settings = replace(self.settings, edge=replace(self.settings.edge, quotas=own))
+        if self.edge is not None:
+            self.edge.limit(quotas)
 
     def on_bridges(self, bridges: Tables) -> None:
         self.settings = replace(self.settings, bridges={name: dict(table) for name, table in bridges.items()})

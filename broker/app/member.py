@@ -79,7 +79,7 @@ class ClusterProcess:
             self.metadata, self.keys, settings.engine,
             on_engine_settings=self.on_engine_settings, on_users=self.on_users, on_applied=self._applied.note,
             permissions=settings.edge.permissions, on_permissions=self.on_permissions,
-            bridges=settings.bridges, on_bridges=self.on_bridges,
+            bridges=settings.bridges, on_bridges=self.on_bridges, quotas=settings.edge.quotas, on_quotas=self.on_quotas,
         )  # fmt: skip
         self.joined = True
         await self.config.start()
@@ -139,6 +139,9 @@ class ClusterProcess:
 
     def on_bridges(self, bridges: Tables) -> None:
         """Other bridges to other brokers."""
+
+    def on_quotas(self, quotas: Tables) -> None:
+        """Other limits of users, virtual hosts and addresses of clients."""
 
     def on_users(self, users: Mapping[str, UserEntry]) -> None:
         """Other users."""

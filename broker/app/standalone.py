@@ -90,7 +90,7 @@ class Standalone:
         commit, page_in, bodies, prepare = self._threads
         self.auth = make_authenticator(settings)
         try:
-            self._outside = Outside(settings, self.clock, lambda: self.edge.reconsider())
+            self._outside = Outside(settings, self.clock, lambda: self.edge.reconsider(), lambda: self.edge.marks())
         except BaseException:
             self.auth.close()
             raise
@@ -238,6 +238,8 @@ class Standalone:
             self.edge.configure(engine)
         if permissions != before.edge.permissions:
             self.edge.permit(permissions)
+        if now.edge.quotas != before.edge.quotas:
+            self.edge.limit(now.edge.quotas)
         if now.bridges != before.bridges:
             self.bridges.configure(now.bridges)
         if (slot := next(iter(self.shard.engines), None)) is not None:

@@ -5,6 +5,7 @@
     config/queues/<name>        {"address": "orders"}            a queue that exists from the start
     config/diverts/<name>       {"address": "orders", "forward": "audit"}
     config/bridges/<name>       {"url": "stomp://eu:61613", "source": "/queue/orders"}
+    config/quotas/<who>         {"max_connections": 100}         of user:ada, host:shop, ip:10.0.0.0/8; * for each
     config/users/<name>         {"hash": "$argon2id$…", "groups": ["admins"]}
     config/tokens/<name>        {"hash": "9f86d0…", "groups": ["ops"], "by": "ada", "created": 1764…}
 
@@ -96,7 +97,7 @@ def parsed_token(data: bytes, where: str) -> KeptToken:
 ENTRIES: Mapping[str, str] = MappingProxyType({
     "settings": "engine.addresses", "addresses": "engine.addresses", "queues": "engine.queues",
     "diverts": "engine.diverts", "permissions": "edge.permissions", "users": "",
-    "tokens": "", "bridges": "bridges",
+    "tokens": "", "bridges": "bridges", "quotas": "edge.quotas",
 })  # fmt: skip
 """Part of the configuration → the table of a config file whose entries it has; users and tokens have none."""
 
@@ -146,6 +147,7 @@ class ConfigWatch:
     on_addresses(addresses)       the addresses declared in the store with their own settings.
     on_permissions(permissions)   those of the config file, and those of the store in place of the same ones of it.
     on_bridges(bridges)           those of the config file, and those of the store in place of the same ones of it.
+    on_quotas(quotas)             those of the config file, and those of the store in place of the same ones of it.
     on_applied(revision)          after the others: everything up to this revision is in use.
     """
 
@@ -162,6 +164,8 @@ class ConfigWatch:
         on_permissions: Callable[[Tables], None] = lambda permissions: None,
         bridges: Tables = MappingProxyType({}),
         on_bridges: Callable[[Tables], None] = lambda bridges: None,
+        quotas: Tables = MappingProxyType({}),
+        on_quotas: Callable[[Tables], None] = lambda quotas: None,
         on_applied: Callable[[int], None] = lambda revision: None,
     ) -> None:
         self._keys = keys
@@ -173,6 +177,8 @@ class ConfigWatch:
         self._on_permissions = on_permissions
         self._file_bridges = bridges
         self._on_bridges = on_bridges
+        self._file_quotas = quotas
+        self._on_quotas = on_quotas
         self._on_applied = on_applied
         self._watched = Watched(metadata, keys.config, self._apply)
         self.settings: dict[str, dict[str, Any]] = {}
@@ -181,6 +187,7 @@ class ConfigWatch:
         self.diverts: dict[str, dict[str, Any]] = {}
         self.permissions: dict[str, dict[str, Any]] = {}
         self.bridges: dict[str, dict[str, Any]] = {}
+        self.quotas: dict[str, dict[str, Any]] = {}
         self.users: dict[str, UserEntry] = {}
         self.tokens: dict[str, KeptToken] = {}
         self.bad: dict[str, str] = {}
@@ -226,6 +233,8 @@ class ConfigWatch:
             self._on_permissions({**self._permissions, **self.permissions})
         if "bridges" in kinds:
             self._on_bridges({**self._file_bridges, **self.bridges})
+        if "quotas" in kinds:
+            self._on_quotas({**self._file_quotas, **self.quotas})
         if "users" in kinds:
             self._on_users(dict(self.users))
         self.revision = max(self.revision, *(change.revision for change in changes))

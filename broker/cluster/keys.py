@@ -27,7 +27,7 @@ class Keys:
 
     __slots__ = (
         "applied", "bridges", "config", "config_addresses", "config_bridges", "config_diverts", "config_permissions",
-        "config_queues",
+        "config_queues", "config_quotas",
         "config_settings", "config_tokens", "config_users", "controller", "cordons", "disks",
         "edges", "loads", "managed", "owners", "possession", "root", "slots", "subscriptions", "suspects", "throws",
         "turns",
@@ -55,6 +55,7 @@ class Keys:
         self.config_permissions = self.config + "permissions/"
         self.config_tokens = self.config + "tokens/"
         self.config_bridges = self.config + "bridges/"
+        self.config_quotas = self.config + "quotas/"
         self.bridges = self.root + "bridges/"
         """Who runs which of them."""
         self.managed = self.root + "managed/"
@@ -112,6 +113,9 @@ class Keys:
 
     def permission(self, match: str) -> str:
         return self.config_permissions + escape(match)
+
+    def quota(self, who: str) -> str:
+        return self.config_quotas + escape(who)
 
     def bridge(self, name: str) -> str:
         return self.config_bridges + escape(name)

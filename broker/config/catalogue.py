@@ -18,6 +18,7 @@ from .hook import HookSettings
 from .issuer import IssuerSettings
 from .ldap import LdapSettings
 from .permissions import PermissionSettings
+from .quotas import QuotaSettings
 from .settings import Settings
 from .virtual_hosts import VirtualHostSettings
 
@@ -27,6 +28,7 @@ TABLES: dict[str, type] = {
     "engine.diverts": DivertSettings,
     "acceptors": AcceptorSettings,
     "edge.permissions": PermissionSettings,
+    "edge.quotas": QuotaSettings,
     "edge.exchanges": ExchangeSettings,
     "edge.virtual_hosts": VirtualHostSettings,
     "bridges": BridgeSettings,

@@ -29,7 +29,7 @@ from .settings import Settings
 
 LIVE: Mapping[str, str] = MappingProxyType({
     "addresses": "engine.addresses", "queues": "engine.queues", "diverts": "engine.diverts",
-    "permissions": "edge.permissions", "bridges": "bridges",
+    "permissions": "edge.permissions", "quotas": "edge.quotas", "bridges": "bridges",
 })  # fmt: skip
 """What people call a table → its name in a config file. Their entries can be changed while a broker runs."""
 MOST = 10_000
@@ -119,7 +119,7 @@ def with_tables(settings: Settings, tables: Mapping[str, Table]) -> Settings:
     engine = replace(
         settings.engine, addresses=own[LIVE["addresses"]], queues=own[LIVE["queues"]], diverts=own[LIVE["diverts"]]
     )
-    edge = replace(settings.edge, permissions=own[LIVE["permissions"]])
+    edge = replace(settings.edge, permissions=own[LIVE["permissions"]], quotas=own[LIVE["quotas"]])
     return replace(settings, engine=engine, edge=edge, bridges=own[LIVE["bridges"]])
 
 

@@ -24,6 +24,7 @@ from .cross_checks.host_checks import check_defaults, check_hosts, check_one_hos
 from .cross_checks.login_checks import check_issuers, check_ways
 from .permissions import PermissionSettings, check_permission
 from .ports import OF_EDGE, all_acceptors, is_edge, networks, prefixes
+from .quotas import DEFAULT_HOST, EACH, QuotaSettings, check_quota
 from .settings import ClusterSettings, EdgeSettings, RedisSettings, Settings
 
 _VIRTUAL = re.compile(r"[^;>#]+\.>;[1-9]")
@@ -78,7 +79,13 @@ def check(settings: Settings) -> None:
     for name, bridge in settings.bridges.items():
         if (host := bridge.get("virtual_host", "")) and host not in settings.edge.virtual_hosts:
             raise ConfigError(f"bridges.{name}.virtual_host is {host!r}; add [edge.virtual_hosts.{host}].")
-    for table in ("engine.addresses", "engine.queues", "engine.diverts", "edge.permissions", "bridges"):
+    for name in settings.edge.quotas:
+        kind, _, host = name.partition(":")
+        if kind == "host" and host not in (EACH, DEFAULT_HOST, *settings.edge.virtual_hosts):
+            raise ConfigError(f'edge.quotas."{name}": there is no such virtual host; add [edge.virtual_hosts.{host}].')
+    for table in (
+        "engine.addresses", "engine.queues", "engine.diverts", "edge.permissions", "edge.quotas", "bridges",
+    ):  # fmt: skip
         for entry, values in attrgetter(table)(settings).items():
             check_entry(table, entry, values, f'{table}."{entry}"', delimiter, base)
 
@@ -90,6 +97,9 @@ def check_entry(
     settings of an address are laid over."""
     if table == "bridges":
         check_bridge(entry, BridgeSettings(**values), where)
+        return
+    if table == "edge.quotas":
+        check_quota(entry, QuotaSettings(**values), where)
         return
     check_one_host(table, entry, values, where, delimiter)
     check_reserved(table, entry, values, where)

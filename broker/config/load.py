@@ -271,6 +271,7 @@ _OWNERS = {
     _PERMISSIONS: "a permission",
     "edge.exchanges": "an exchange",
     "edge.virtual_hosts": "a virtual host",
+    "edge.quotas": "a quota",
     "bridges": "a bridge",
     "edge.issuers": "an issuer",
     "edge.ldap": "a directory",

@@ -291,6 +291,11 @@ class EdgeSettings:
         "ActiveMQ.Advisory.…",
         "two messages each time somebody comes or goes",
     )
+    quotas: dict[str, Any] = table(
+        "what one user, virtual host or address of clients may use, of all edges together: `user:NAME`, `host:NAME`, "
+        "`ip:ADDRESS` (or network), `*` for each = table of `quota` settings",
+        "one client of many cannot take what all need",
+    )
     permissions: dict[str, Any] = table(
         "who may do what: address, pattern (`*` one word, `#` rest) or ADDRESS::QUEUE = table of groups by operation",
         "empty: everybody who is let in may do everything; with one entry or more, what no entry matches is for nobody",

@@ -74,6 +74,7 @@ class Code(Enum):
     ADDRESS_FULL = (1511, "Address is full", Reason.REFUSED)
     RATE_LIMIT = (1510, "Sending faster than allowed", Reason.REFUSED)
     SELECTOR_COST = (1512, "Selector costs too much", Reason.SELECTOR_COST)
+    QUOTA = (1513, "Quota exceeded", Reason.QUOTA)
     DISK_FULL = (1601, "No space left on the broker's disk", Reason.DISK_FULL)
     OWNER_STOPPED = (1602, "The owner of this destination has stopped", Reason.OWNER_STOPPED)
     QUEUE_DELETED = (1603, "The queue was deleted", Reason.QUEUE_DELETED)

@@ -42,6 +42,8 @@ class Reason(Enum):
     """max_subscriptions of one connection reached."""
     TRANSACTION_LIMIT = "transaction_limit"
     """Too many open transactions, or one too large."""
+    QUOTA = "quota"
+    """A limit of edge.quotas: its user, its virtual host or its address uses as much as it may."""
     SLOW_CONSUMER = "slow_consumer"
     """The client does not read: max_outbox_bytes are waiting for its socket."""
     MEMORY_FULL = "memory_full"

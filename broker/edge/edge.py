@@ -35,6 +35,7 @@ from .access.login_places import Strangers
 from .access.outside import Outside
 from .access.permissions import Permissions, Rights
 from .destinations.directory import Directory, LocalClientIds, LocalNames
+from .quotas.quotas import Quotas
 from .requests.growing import Newcomers
 from .requests.inbound import Inbound
 from .requests.live_changes import LiveChanges
@@ -108,7 +109,7 @@ class Edge:
         self.singly = one_by_one(engine, self.match)
         """Do messages for this address go to its owner one by one; None: no address wants that."""
         self.rates = make_rates(settings.edge, clock, beats, tokens, self.entrances.paced)
-        self.numbers, self.counters = Numbers(boot), EdgeCounters()
+        self.quotas, self.numbers, self.counters = Quotas(settings.edge.quotas), Numbers(boot), EdgeCounters()
         self.steps = Steps(clock)
         self.reads = self.steps.kind("read")
         self.changes = LiveChanges(self, self.steps.kind("change"))
@@ -282,6 +283,10 @@ class Edge:
         """Who is known elsewhere."""
         self.outside = outside
 
+    def marks(self) -> list[int]:
+        """Of logins that were proven elsewhere and are connected (Principal.mark)."""
+        return [session.login_mark for session in self.sessions.values() if session.groups is not None]
+
     def reconsider(self) -> None:
         """Logins that were proven elsewhere may not hold any more: their connections end."""
         self.changes.logins()
@@ -318,6 +323,11 @@ class Edge:
 
     def _table(self, table: Mapping[str, Mapping[str, Any]], closed: bool) -> Permissions:
         return Permissions(table, self.settings.engine.wildcard_delimiter, closed)
+
+    def limit(self, table: Mapping[str, Mapping[str, Any]]) -> None:
+        """Other limits of users, virtual hosts and addresses of clients, for what is asked from now on."""
+        self.quotas.replace(table)
+        self.changes.quotas()
 
     def authorise(self) -> None:
         """Permissions or the groups of users have changed: it counts for what comes from now on, and a subscription
@@ -554,7 +564,7 @@ class Edge:
 
     def metrics(self) -> list[Metric]:
         metrics = self.counters.metrics(len(self.consumers))
-        return [*metrics, *self.holding.metrics(), *self.steps.metrics()]
+        return [*metrics, *self.quotas.metrics(), *self.holding.metrics(), *self.steps.metrics()]
 
     def who(self, session: int) -> str:
         """A session in words for people."""

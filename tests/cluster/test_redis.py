@@ -3,6 +3,7 @@ heals when it is back."""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -120,6 +121,33 @@ def test_a_rate_holds_over_both_edges(edges):
         thread.join(60)
     # What is in the socket when the tokens have run out, and half a second's burst, are free.
     assert time.monotonic() - begun > 1.5 * count / RATE
+
+
+def test_a_quota_holds_over_both_edges(edges):
+    first, second = edges["takeover"]
+    said = first.cluster.cluster("quotas", "set", "user:*", "max_connections=3", "max_transactions=0")
+    assert '"max_connections": 3' in said
+    try:
+        with Client(first.port) as one, Client(first.port) as two, Client(second.port) as three:
+            one.connect()
+            two.connect()
+            used = re.compile(r"stomp_quota_used\{[^}]*max_connections[^}]*\} 2")
+            Cluster.wait(lambda: used.search(first.metrics()) is not None, 30, first.metrics)
+            time.sleep(2)  # edges tell each other twice a second
+            three.connect()
+            time.sleep(2)
+            for edge in (first, second):
+                with Client(edge.port) as other:
+                    other.send("CONNECT", {"accept-version": "1.2", "host": "x"})
+                    refused = other.expect("ERROR")
+                    assert refused["error-code"] == str(Code.QUOTA.number) and b"max_connections" in refused.body
+            one.send("BEGIN", {"transaction": "a"})
+            assert b"max_transactions" in one.expect("ERROR").body
+            two.ask("DISCONNECT")
+        Cluster.wait(lambda: _may_connect(second, "q1"), 30, lambda: "what has gone is not free")
+    finally:
+        first.cluster.cluster("quotas", "delete", "user:*")
+    Cluster.wait(lambda: "stomp_quota_used" not in second.metrics(), 30, second.metrics)
 
 
 def test_redis_may_die_and_come_back_under_traffic(edges, redis_server):

@@ -22,6 +22,7 @@ OF_TABLES = {
     "edge.issuers": "Permissions",
     "edge.ldap": "Permissions",
     "edge.hooks": "Permissions",
+    "edge.quotas": "Permissions",
 }  # fmt: skip
 _HEADERS = """
     accept-version login passcode client-id request-id host heart-beat session server version receipt-id

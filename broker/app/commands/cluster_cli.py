@@ -389,6 +389,12 @@ _TABLES = (
         _entry_settings("edge.permissions"),
     ),
     _Table(
+        "quotas", "who",
+        "What one user, virtual host or address of clients may use: user:NAME, host:NAME, ip:ADDRESS or a network; "
+        "user:*, host:*, ip:* for each that has no entry of its own.",
+        lambda keys: keys.config_quotas, lambda keys, name: keys.quota(name), _entry_settings("edge.quotas"),
+    ),
+    _Table(
         "bridges", "name", "What is moved to other brokers, or fetched from there; one edge at a time runs each.",
         lambda keys: keys.config_bridges, lambda keys, name: keys.bridge(name), _entry_settings("bridges"),
     ),

@@ -15,12 +15,12 @@ from .admin_cli import dumped
 from .admin_client import NO_SUCH_THING, REFUSED, AdminApi, api_options, cell, dump, part, show
 from .data_cli import told
 
-TABLES = click.Choice(["addresses", "queues", "diverts", "permissions", "bridges"])
+TABLES = click.Choice(["addresses", "queues", "diverts", "permissions", "quotas", "bridges"])
 
 
 @click.group()
 def config() -> None:
-    """Addresses, queues, diverts, permissions and bridges of a running broker, changed without a restart.
+    """Addresses, queues, diverts, permissions, quotas and bridges of a running broker, changed without a restart.
 
     Ask a standalone one, or an edge for its cluster (straight in etcd: `stampede cluster addresses …`)."""
 

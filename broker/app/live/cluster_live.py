@@ -30,7 +30,7 @@ from .live import last_permission
 from .shrinking import refuse_shrinking
 
 _PARTS = {"settings": "addresses", "addresses": "addresses", "queues": "queues", "diverts": "diverts",
-          "permissions": "permissions", "bridges": "bridges"}  # fmt: skip
+          "permissions": "permissions", "quotas": "quotas", "bridges": "bridges"}  # fmt: skip
 """Part of the configuration in etcd → table of the API."""
 
 
@@ -175,11 +175,12 @@ def _row(name: str, entry: str, values: Table, said: Table | None, stored: Table
 def _table(config: ConfigWatch, name: str) -> dict[str, Table]:
     return {
         "queues": config.queues, "diverts": config.diverts, "permissions": config.permissions,
-        "bridges": config.bridges,
+        "bridges": config.bridges, "quotas": config.quotas,
     }[name]  # fmt: skip
 
 
 def _one(keys: Keys, name: str, entry: str) -> str:
     return {
         "queues": keys.queue, "diverts": keys.divert, "permissions": keys.permission, "bridges": keys.bridge,
+        "quotas": keys.quota,
     }[name](entry)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What edges share by Redis and may forget: client-ids, right passcodes, rates.
+"""What edges share by Redis and may forget: client-ids, right passcodes, rates, counts of quotas.
 
 Rule: everything here has an answer without Redis as well, that of this edge alone.
 """
@@ -9,6 +9,7 @@ from broker.config.settings import RedisSettings
 from broker.seams.clock import Clock
 
 from ..tasks import Tasks
+from .redis_counts import RedisCounts
 from .redis_ids import RedisClientIds
 from .redis_link import RedisAway, RedisLink
 from .redis_tokens import RedisTokens
@@ -49,13 +50,14 @@ class RedisLogins:
 class RedisShared:
     """All of it. `policy`: edge.client_id_in_use; with `allow` nobody has to be asked and `client_ids` is None.
 
-    boot   unique text of this start of the edge."""
+    boot   unique text of this start of the edge.    edge   its name."""
 
-    def __init__(self, settings: RedisSettings, policy: str, boot: str, clock: Clock) -> None:
+    def __init__(self, settings: RedisSettings, policy: str, boot: str, clock: Clock, edge: str) -> None:
         self._link = RedisLink(settings, clock)
         self.client_ids = None if policy == "allow" else RedisClientIds(self._link, policy, boot)
         self.logins = RedisLogins(self._link)
         self.tokens = RedisTokens(self._link)
+        self.counts = RedisCounts(self._link, edge)
 
     async def start(self) -> None:
         """Redis may be away. Raises ConfigError for settings that cannot be used."""
@@ -68,4 +70,5 @@ class RedisShared:
             await self.client_ids.close()
         await self.logins.close()
         await self.tokens.close()
+        await self.counts.close()
         await self._link.close()

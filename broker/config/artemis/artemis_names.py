@@ -236,7 +236,7 @@ BROKER_WITHOUT: dict[str, str] = {
         ("message-counter-enabled", "message-counter-sample-period", "message-counter-max-day-history", "metrics",
          "metrics-plugin"), "metrics are always on: /metrics of the admin port",
     ),
-    "resource-limit-settings": "limits are those of all users: edge.max_subscriptions, edge.max_producer_rate, …",
+    "resource-limit-settings": "write connections as edge.quotas, queues are limited by engine.max_queues",
     "store": "there is no database store",
     "temporary-queue-namespace": "queues of subscribers take the settings of their address",
     "uuid-namespace": "queues of subscribers take the settings of their address",

@@ -32,7 +32,7 @@ from ..transport.channel import Channel
 from ..transport.tcp import peer_host
 from .auth import Principal, refusal
 from .outside_checks import OutsideChecks
-from .users import is_name
+from .users import TooManyGroupsError, counts_in, is_name, outside_groups
 
 log = logging.getLogger("stampede.edge")
 
@@ -40,7 +40,6 @@ THREADS = 4
 """Questions under way: each waits for somebody else."""
 MOST = 64 * 1024
 """Bytes of an answer."""
-MOST_GROUPS = 200
 LONGEST_S = 1e9
 """30 years: beyond it valid_s is a mistake."""
 
@@ -56,12 +55,8 @@ class Hook:
         self.name = name
         self.settings = settings
         self.mark = hash(("hook", name))
-        self._hosts = prefixes(settings.virtual_hosts)
+        self.hosts = prefixes(settings.virtual_hosts)
         self._judge = _function(name, settings.python) if settings.python else self._posted
-
-    def counts_in(self, host: str) -> bool:
-        """Do its users count in this virtual host."""
-        return not host if not self._hosts else "*" in self._hosts or host in self._hosts
 
     def answer(self, asked: Mapping[str, str]) -> Any:
         """Blocks. Raises whatever the judge raises."""
@@ -105,7 +100,7 @@ class HookLogins:
 
     async def prove(self, login: str, passcode: str, host: VirtualHost, channel: Channel) -> Principal:
         """Raises RefusedError(LOGIN_FAILED)."""
-        hook = next((each for each in self._hooks if each.counts_in(host.name)), None)
+        hook = next((each for each in self._hooks if counts_in(each.hosts, host.name)), None)
         asked = {"login": login, "passcode": passcode, "host": host.name, "peer": channel.peer}
         keep_s = hook.settings.remember_s if hook is not None else 0.0
         check = partial(self._judge, hook, asked, host)
@@ -148,7 +143,10 @@ class HookLogins:
         name = said.user_prefix + login
         if not is_name(name) or name.startswith(HOST):
             return "its name is no name of a user"
-        fit = sorted({each for each in groups if is_name(each) and "," not in each and each != "*"})[:MOST_GROUPS]
+        try:
+            fit = outside_groups(groups)
+        except TooManyGroupsError as error:
+            return f"edge.hooks.{hook.name} says that {login!r} is {error}"
         until = self._clock.monotonic() + valid_s if valid_s is not None else 0.0
         return Principal(host.inside(name), tuple(said.groups_prefix + each for each in fit), hook.mark, until, True)
 

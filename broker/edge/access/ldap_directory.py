@@ -7,10 +7,14 @@ directory spells it. Whatever the library raises, a server that cannot be asked 
 from __future__ import annotations
 
 import logging
+import os
 import re
+import socket
 import ssl
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -19,11 +23,10 @@ from broker.config.ports import prefixes
 from broker.seams.entropy import token
 from broker.seams.files import read_whole
 
-from .users import is_name
+from .users import MOST_GROUPS, TooManyGroupsError, outside_groups
 
 log = logging.getLogger("stampede.edge")
 
-MOST_GROUPS = 200
 NO_SUCH, TOO_MANY = 32, 4
 """LDAP's noSuchObject and sizeLimitExceeded (RFC 4511 §4.1.9)."""
 SERVER_SIDE = frozenset([3, 8, 10, 13, 51, 52, 80])
@@ -59,6 +62,71 @@ class Person(NamedTuple):
         return hash((directory, *self))
 
 
+class _Question:
+    """One that is under way. waited   seconds, as was told.    spare   its socket while TLS begins there."""
+
+    __slots__ = ("connection", "spare", "waited")
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.waited = 0.0
+        self.spare: socket.socket | None = None
+
+
+class LdapPatience:
+    """Ends questions that a server answers byte by byte: each byte begins the time-out of a socket anew. ask() and
+    begins_tls() are called in threads, look() by the loop, which ends the socket under the thread."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._most_s = 2 * timeout_s + 1
+        self._asked: dict[int, _Question] = {}
+
+    @contextmanager
+    def ask(self, connection: Any) -> Iterator[None]:
+        """While it is asked."""
+        question = self._asked[id(connection)] = _Question(connection)
+        try:
+            yield
+        finally:
+            del self._asked[id(connection)]
+            if question.spare is not None:
+                question.spare.close()
+
+    def begins_tls(self, connection: Any) -> None:
+        """Its socket is about to be another one."""
+        question = self._asked.get(id(connection))
+        if question is not None:
+            question.spare = socket.socket(fileno=os.dup(connection.socket.fileno()))
+
+    def look(self, seconds: float) -> None:
+        """So much time has gone by."""
+        for question in list(self._asked.values()):
+            question.waited += seconds
+            if question.waited > self._most_s:
+                for each in (question.spare, question.connection.socket):
+                    try:
+                        if each is not None:
+                            each.shutdown(socket.SHUT_RDWR)
+                    except OSError:
+                        pass  # it is closed already
+
+
+@cache
+def _tls_kind() -> Any:
+    from ldap3 import Tls
+
+    class PatientTls(Tls):  # type: ignore[misc]  # ldap3 has no types
+        """TLS of a connection whose question can be ended while TLS begins. patience   who does."""
+
+        patience: LdapPatience
+
+        def wrap_socket(self, connection: Any, do_handshake: bool = False) -> Any:
+            self.patience.begins_tls(connection)
+            return super().wrap_socket(connection, do_handshake)
+
+    return PatientTls
+
+
 class LdapDirectory:
     """One of edge.ldap. Its methods block, and may be called by several threads: each question has a connection of its
     own while it is asked."""
@@ -66,24 +134,21 @@ class LdapDirectory:
     def __init__(self, name: str, settings: LdapSettings) -> None:
         self.name = name
         self.settings = settings
-        self._hosts = prefixes(settings.virtual_hosts)
+        self.hosts = prefixes(settings.virtual_hosts)
         self._urls = list(prefixes(settings.url))
         self._idle: deque[Any] = deque()
         """Bound as bind_dn, as many as were asked by at a time: THREADS and one at most."""
         pairs = _IN_DN.findall(settings.user_dn) if settings.user_dn else _IN_FILTER.findall(settings.user_filter)
         self._spelled: list[tuple[str, str]] = pairs
+        self._patience = LdapPatience(settings.timeout_s)
         self._looks = bool(
             not settings.user_dn or settings.bind_dn or settings.group_base or settings.changed_attribute
         )
         """Is anything looked for: with a user_dn alone nobody may be there who could."""
 
-    def counts_in(self, host: str) -> bool:
-        """Do its users count in this virtual host."""
-        return not host if not self._hosts else "*" in self._hosts or host in self._hosts
-
     def person(self, login: str) -> Person | None:
         """Who that is; None: nobody, or not one alone, or spelled otherwise there: for a directory `Ada` is `ada`, so
-        one passcode would be that of many users. Raises Unreachable."""
+        one passcode would be that of many users. Raises Unreachable, TooManyGroupsError."""
         said = self.settings
         dn = _filled(said.user_dn, u=_in_dn(login))
         if not self._looks:
@@ -96,12 +161,16 @@ class LdapDirectory:
         return self._with_groups(login, dn or found[0][0], found[0][1])
 
     def again(self, known: Person) -> Person | None:
-        """The same user as he is now; None: he is not there any more. Raises Unreachable."""
+        """The same user as he is now; None: he is not there any more, or in too many groups. Raises Unreachable."""
         if not self._looks:
             return known
         which = "(objectClass=*)" if self.settings.user_dn else self._which(known.login)
         found = self._search(known.dn, which, (self.settings.changed_attribute,), sub=False, most=2)
-        return self._with_groups(known.login, known.dn, found[0][1]) if found else None
+        try:
+            return self._with_groups(known.login, known.dn, found[0][1]) if found else None
+        except TooManyGroupsError as error:
+            log.warning("edge.ldap.%s: %r is %s", self.name, known.login, error)
+            return None
 
     def right(self, dn: str, passcode: str) -> bool:
         """Is that the user's passcode. Raises Unreachable."""
@@ -115,6 +184,10 @@ class LdapDirectory:
         """A DN that nobody has: to let who is not there take as long as who is."""
         base = self.settings.user_base or self.settings.user_dn.partition(",")[2]
         return f"cn={token(8)},{base}"
+
+    def look(self, seconds: float) -> None:
+        """So much time has gone by: what has been asked for too long is given up."""
+        self._patience.look(seconds)
 
     def close(self) -> None:
         """Ends its idle connections; waits for nothing."""
@@ -140,15 +213,15 @@ class LdapDirectory:
         if not said.group_base:
             return Person(login, dn, (), stamp)
         which = _filled(said.group_filter, d=_in_filter(dn), u=_in_filter(login))
-        entries = self._search(said.group_base, which, (said.group_attribute,), sub=True, most=MOST_GROUPS)
-        found = {_first(each, said.group_attribute) for _, each in entries}
-        names = sorted(name for name in found if is_name(name) and "," not in name and name != "*")
+        entries = self._search(said.group_base, which, (said.group_attribute,), sub=True, most=MOST_GROUPS, whole=True)
+        names = outside_groups(_first(each, said.group_attribute) for _, each in entries)
         return Person(login, dn, tuple(said.groups_prefix + name for name in names), stamp)
 
     def _search(
-        self, base: str, which: str, attributes: Iterable[str], *, sub: bool, most: int
+        self, base: str, which: str, attributes: Iterable[str], *, sub: bool, most: int, whole: bool = False
     ) -> list[tuple[str, Entry]]:
-        """DN and these attributes of what fits, `most` at most. Raises Unreachable."""
+        """DN and these attributes of what fits, `most` at most. whole: of what fits nothing may be missing. Raises
+        Unreachable, TooManyGroupsError."""
         from ldap3 import BASE, SUBTREE
 
         asked = list(dict.fromkeys(filter(None, attributes))) or ["1.1"]
@@ -156,10 +229,11 @@ class LdapDirectory:
             # A connection that was quiet for long may have been ended by the server or a firewall: then a new one.
             connection = self._searcher(fresh)
             try:
-                _, result, entries, _ = connection.search(
-                    base, which, SUBTREE if sub else BASE, attributes=asked, size_limit=most,
-                    time_limit=ceil(self.settings.timeout_s),
-                )  # fmt: skip
+                with self._patience.ask(connection):
+                    _, result, entries, _ = connection.search(
+                        base, which, SUBTREE if sub else BASE, attributes=asked, size_limit=most,
+                        time_limit=ceil(self.settings.timeout_s),
+                    )  # fmt: skip
             except Exception as error:  # of the library: not only its own
                 _leave(connection)
                 if fresh:
@@ -172,6 +246,8 @@ class LdapDirectory:
             if code not in (0, TOO_MANY):
                 kind = Unreachable if code in SERVER_SIDE else UnansweredError
                 raise kind(f"it answers {result['description']} to a search below {base}")
+            if whole and code == TOO_MANY:
+                raise TooManyGroupsError(f"more than {min(most, len(entries or ()))}")
             found = [each for each in entries or () if each.get("type") == "searchResEntry"]
             return [(str(each["dn"]), each.get("raw_attributes") or {}) for each in found]
         raise AssertionError("unreachable")
@@ -201,11 +277,12 @@ class LdapDirectory:
             connection = None
             try:
                 connection = self._to(url, dn, passcode)
-                # Encrypted, unless it is on this machine, before anything is said.
-                connection.open(read_server_info=False)
-                if self.settings.start_tls and not connection.server.ssl:
-                    connection.start_tls(read_server_info=False)
-                _, result, _, _ = connection.bind()
+                with self._patience.ask(connection):
+                    # Encrypted, unless it is on this machine, before anything is said.
+                    connection.open(read_server_info=False)
+                    if self.settings.start_tls and not connection.server.ssl:
+                        connection.start_tls(read_server_info=False)
+                    _, result, _, _ = connection.bind()
             except Exception as error:  # of the library: not only its own
                 why = f"{url}: {type(error).__name__}: {error}"[:300]
             else:
@@ -220,10 +297,11 @@ class LdapDirectory:
     def _to(self, url: str, dn: str, passcode: str) -> Any:
         """A connection that is not open yet. The passcode goes there as it is: of a text the library makes another
         one, or an error."""
-        from ldap3 import ANONYMOUS, AUTO_BIND_NONE, NONE, SAFE_SYNC, SIMPLE, Connection, Server, Tls
+        from ldap3 import ANONYMOUS, AUTO_BIND_NONE, NONE, SAFE_SYNC, SIMPLE, Connection, Server
 
         said = self.settings
-        tls = Tls(validate=ssl.CERT_REQUIRED, ca_certs_file=said.ca_file or None)
+        tls = _tls_kind()(validate=ssl.CERT_REQUIRED, ca_certs_file=said.ca_file or None)
+        tls.patience = self._patience
         server = Server(url, get_info=NONE, tls=tls, connect_timeout=said.timeout_s)
         return Connection(
             server, dn or None, passcode.encode() or None, authentication=SIMPLE if dn else ANONYMOUS,

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -31,17 +31,17 @@ from broker.seams.clock import Clock
 from broker.seams.threads import WaitingThreads
 
 from ..transport.channel import Channel
-from .auth import MAX_REMEMBERED, Principal, refusal
+from .auth import Principal, refusal
 from .ldap_directory import LdapDirectory, Person, UnansweredError, Unreachable
 from .outside_checks import OutsideChecks
-from .users import is_name
+from .users import TooManyGroupsError, counts_in, is_name
 
 log = logging.getLogger("stampede.edge")
 
 THREADS = 4
 """Questions to directories under way: each is two or three waits for a server, and hardly any work."""
-MOST_PEOPLE = 10 * MAX_REMEMBERED
-"""Who came in and is looked for again, 400 bytes each; beyond it whoever came in longest ago has to come in anew."""
+PATIENCE_S = 1.0
+"""So often what a directory does not end to answer is looked at."""
 AT_ONCE = 20
 """Of them looked for in one piece of work of the thread, between which it can be ended."""
 PAUSE_S = 0.05
@@ -51,17 +51,23 @@ PAUSE_S = 0.05
 class LdapLogins:
     """See the head of this file. changed: somebody is gone or in other groups, so that logins may not hold any more."""
 
-    def __init__(self, tables: Mapping[str, Mapping[str, Any]], clock: Clock, changed: Callable[[], None]) -> None:
-        """Raises ConfigError where the library is missing."""
+    def __init__(
+        self, tables: Mapping[str, Mapping[str, Any]], clock: Clock, changed: Callable[[], None],
+        here: Callable[[], Collection[int]],
+    ) -> None:  # fmt: skip
+        """here: marks of who is connected. Raises ConfigError where the library is missing."""
         try:
             import ldap3  # noqa: F401  # 80 ms and 15 MB: only those who need it
         except ImportError:
             raise ConfigError("edge.ldap needs ldap3: pip install 'stampede-broker[identity]'.") from None
         self._changed = changed
+        self._here = here
         self._checks = OutsideChecks(clock, THREADS, "LDAP")
         self._directories = [LdapDirectory(name, LdapSettings(**table)) for name, table in tables.items()]
         self._people: dict[int, tuple[LdapDirectory, Person]] = {}
-        """By their marks; who came in last is the last."""
+        """By their marks: who is connected, or remembered, or was so when his directory was last looked at."""
+        self._unused: set[int] = set()
+        """Marks of those who were neither then."""
         self._told: dict[str, str] = {}
         # Each has a thread of its own: one that hangs keeps nobody of another from being looked for.
         self._again = {each.name: WaitingThreads(1, "ldap-again") for each in self._directories}
@@ -71,6 +77,7 @@ class LdapLogins:
         """Looks again for those who came in, from now on."""
         loop = asyncio.get_running_loop()
         self._following = [loop.create_task(self._follow(each)) for each in self._directories]
+        self._following.append(loop.create_task(self._end_late()))
 
     def known(self, login: str, passcode: str, host: VirtualHost, channel: Channel) -> Principal | None:
         """Whose login this is, if that was found a moment ago."""
@@ -80,7 +87,7 @@ class LdapLogins:
     async def prove(self, login: str, passcode: str, host: VirtualHost, channel: Channel) -> Principal:
         """Raises RefusedError(LOGIN_FAILED)."""
         check = partial(self._judge, login, passcode, host)
-        asked = [each.settings.remember_s for each in self._directories if each.counts_in(host.name)]
+        asked = [each.settings.remember_s for each in self._directories if counts_in(each.hosts, host.name)]
         secret = (login, passcode, host.name)
         found = await self._checks.run(login, channel, secret, check, min(asked, default=0.0))
         # Here, not in the thread that judged: to whoever asks for marks meanwhile he is there all the time.
@@ -109,7 +116,7 @@ class LdapLogins:
         """In a thread: who it is, or why it is nobody. Of several directories the first that has the user decides."""
         if not passcode or "\0" in passcode or not is_name(login) or login.startswith(HOST):
             return "no login and passcode that a directory could have"
-        asked = [each for each in self._directories if each.counts_in(host.name)]
+        asked = [each for each in self._directories if counts_in(each.hosts, host.name)]
         if not asked:
             return "no directory of edge.ldap counts here (virtual_hosts)"
         try:
@@ -118,6 +125,9 @@ class LdapLogins:
                 if person is not None:
                     return self._judged(directory, person, passcode, host)
             asked[-1].right(asked[-1].nobody(), passcode)
+        except TooManyGroupsError as error:
+            self._tell(asked, f"{login!r} is {error}")
+            raise RefusedError(Code.LOGIN_FAILED, refusal(login)) from None
         except Unreachable as error:
             self._tell(asked, str(error))
             # Not for want of a right passcode: it costs whoever logs in no wait, and he may try again at once.
@@ -155,12 +165,32 @@ class LdapLogins:
                     directory.settings.refresh_s,
                 )
 
+    async def _end_late(self) -> None:
+        while True:
+            await asyncio.sleep(PATIENCE_S)
+            for each in self._directories:
+                each.look(PATIENCE_S)
+
+    def _present(self, directory: LdapDirectory) -> list[int]:
+        """Marks of those of it who are to be looked for again. Whoever has been neither connected nor remembered since
+        the last look is forgotten: the directory is asked again when he comes back."""
+        used = {*self._here(), *self._checks.marks()}
+        marks = [mark for mark, (where, _) in self._people.copy().items() if where is directory]
+        for mark in marks:
+            if mark in used:
+                self._unused.discard(mark)
+            elif mark in self._unused:
+                self._unused.discard(mark)
+                del self._people[mark]
+            else:
+                self._unused.add(mark)  # his login may be on its way
+        return [mark for mark in marks if mark in used]
+
     async def _look(self, directory: LdapDirectory) -> None:
         """Once for everybody who came in by it; in pieces. Ends logins that do not hold any more."""
-        marks = [mark for mark, (where, _) in self._people.copy().items() if where is directory]
-        gone = marks[: max(0, len(marks) - MOST_PEOPLE)]
+        marks, gone = self._present(directory), list[int]()
         threads = self._again[directory.name]
-        for start in range(len(gone), len(marks), AT_ONCE):
+        for start in range(0, len(marks), AT_ONCE):
             piece = [(mark, self._people[mark][1]) for mark in marks[start : start + AT_ONCE] if mark in self._people]
             try:
                 found, why = await threads.run(partial(_changed, directory, piece))

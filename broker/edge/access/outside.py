@@ -5,7 +5,7 @@ Rule: puts together what the settings ask for; None where they ask for nothing. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from broker.config.settings import Settings
@@ -47,13 +47,15 @@ class Outside:
     """tokens   of edge.issuers; None: there are none.
     by_passcode   way of `login_by` → who judges login and passcode, where the settings name any."""
 
-    def __init__(self, settings: Settings, clock: Clock, changed: Callable[[], None]) -> None:
-        """changed: logins may not hold any more. Raises ConfigError."""
+    def __init__(
+        self, settings: Settings, clock: Clock, changed: Callable[[], None], here: Callable[[], Collection[int]]
+    ) -> None:
+        """changed: logins may not hold any more. here: marks of those who are connected. Raises ConfigError."""
         issuers = settings.edge.issuers
         self.tokens = TokenLogins(issuers, clock, changed) if issuers else None
         self.by_passcode: dict[str, PasscodeJudge] = {}
         if settings.edge.ldap:
-            self.by_passcode["ldap"] = LdapLogins(settings.edge.ldap, clock, changed)
+            self.by_passcode["ldap"] = LdapLogins(settings.edge.ldap, clock, changed, here)
         if settings.edge.hooks:
             self.by_passcode["hook"] = HookLogins(settings.edge.hooks, clock)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from math import inf
 
 from broker.core.errors import Code, RefusedError
@@ -48,6 +48,11 @@ class OutsideChecks:
         """Whose login this is, if that was found a moment ago."""
         found = self._right.get(self._digest(secret))
         return found[0] if found is not None and found[1] > self._clock.monotonic() else None
+
+    def marks(self) -> Iterator[int]:
+        """Of the logins that are remembered (Principal.mark)."""
+        now = self._clock.monotonic()
+        return (principal.mark for principal, until in self._right.values() if until > now)
 
     def forget(self) -> None:
         """What was right may not be so any more."""

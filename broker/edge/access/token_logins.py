@@ -29,7 +29,7 @@ from broker.seams.web import fetch
 from ..transport.channel import Channel
 from .auth import Principal
 from .outside_checks import OutsideChecks
-from .users import is_name
+from .users import TooManyGroupsError, counts_in, is_name, outside_groups
 
 log = logging.getLogger("stampede.edge")
 
@@ -40,7 +40,6 @@ LEAST_S = 10.0
 MOST = 256 * 1024
 """Bytes of an answer of an issuer."""
 MOST_KEYS = 100
-MOST_GROUPS = 200
 DISCOVERY = "/.well-known/openid-configuration"
 
 
@@ -61,11 +60,7 @@ class Issuer:
         self.algorithms = list(prefixes(settings.algorithms))
         self.audience = list(prefixes(settings.audience))
         self.keys: dict[str, IssuerKey] = {}
-        self._hosts = prefixes(settings.virtual_hosts)
-
-    def counts_in(self, host: str) -> bool:
-        """Do its tokens say who somebody is in this virtual host."""
-        return not host if not self._hosts else "*" in self._hosts or host in self._hosts
+        self.hosts = prefixes(settings.virtual_hosts)
 
     def key(self, kid: str | None) -> IssuerKey | None:
         """None: it has no such key, or more than one and the token says none."""
@@ -178,7 +173,7 @@ class TokenLogins:
 
         if issuer is None:
             return "no issuer of edge.issuers has made the token"
-        if not issuer.counts_in(host.name):
+        if not counts_in(issuer.hosts, host.name):
             return f"tokens of {issuer.name} do not count here (edge.issuers.{issuer.name}.virtual_hosts)"
         key = issuer.key(kid)
         if key is None:
@@ -207,8 +202,13 @@ class TokenLogins:
         if not is_name(name) or name.startswith(HOST):
             return "its name is no name of a user"
         until = self._clock.monotonic() + float(claims["exp"]) + said.leeway_s - self._clock.wall_ms() / 1000
-        groups = tuple(said.groups_prefix + group for group in _groups(claims, said.groups_claim))
-        return Principal(host.inside(name), groups, key.mark, until, True)
+        try:
+            groups = _groups(claims, said.groups_claim)
+        except TooManyGroupsError as error:
+            return f"{name!r} is {error} (edge.issuers.{issuer.name})"
+        return Principal(
+            host.inside(name), tuple(said.groups_prefix + group for group in groups), key.mark, until, True
+        )
 
     # ── keys ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -269,7 +269,7 @@ def _decoded(part: str) -> Mapping[str, Any]:
 
 
 def _groups(claims: Mapping[str, Any], claim: str) -> list[str]:
-    """Those that permissions can name."""
+    """Those that permissions can name. Raises TooManyGroupsError."""
     found: Any = claims.get(claim)
     if found is None:
         found = claims
@@ -279,5 +279,4 @@ def _groups(claims: Mapping[str, Any], claim: str) -> list[str]:
         found = found.split()
     if not isinstance(found, list):
         return []
-    names = [name for name in found if isinstance(name, str) and is_name(name) and "," not in name and name != "*"]
-    return sorted(set(names))[:MOST_GROUPS]
+    return outside_groups(found)

@@ -1,4 +1,4 @@
-"""Users of a file: names, argon2id hashes, groups.
+"""Users of a file: names, argon2id hashes, groups; and what holds for those whom others know.
 
     [users."ada"]
     hash = "$argon2id$v=19$m=19456,t=2,p=1$…"
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from broker.config.permissions import EVERYBODY
@@ -23,6 +23,9 @@ from broker.seams.passcodes import hash_passcode
 
 MAX_NAME = 128
 """Characters of a user name."""
+MOST_GROUPS = 1000
+"""Of one user whom others know: what somebody may do is made of them at each login. As many as Active Directory answers
+with at a time."""
 
 
 class User:
@@ -161,3 +164,31 @@ def _with(path: str, name: str) -> dict[str, User]:
 
 def _existing(path: str) -> dict[str, User]:
     return load_users(path) if os.path.exists(path) else {}
+
+
+# ── users whom others know: issuers of tokens, directories, hooks ──────────────────────────────────
+
+
+class TooManyGroupsError(Exception):
+    """Somebody is in more groups than we take."""
+
+    def __init__(self, count: int | str) -> None:
+        super().__init__(
+            f"in {count} groups, {MOST_GROUPS} are the most: less of them would be less rights, so he is not let in; "
+            "narrow what is asked for (group_filter, groups_claim, or what the hook answers)"
+        )
+
+
+def counts_in(hosts: Collection[str], host: str) -> bool:
+    """Do users of somebody who is to count in these virtual hosts (none: the default one; *: all) count in this one."""
+    return not host if not hosts else EVERYBODY in hosts or host in hosts
+
+
+def outside_groups(names: Iterable[object]) -> list[str]:
+    """Those that permissions can name, each once, sorted. Raises TooManyGroupsError."""
+    found = {
+        name for name in names if isinstance(name, str) and is_name(name) and "," not in name and name != EVERYBODY
+    }
+    if len(found) > MOST_GROUPS:
+        raise TooManyGroupsError(len(found))
+    return sorted(found)

@@ -22,8 +22,10 @@ from ..access.auth import Principal, refusal
 from ..access.client_ids import check_client_id
 from ..destinations.asking import ask
 from ..destinations.directory import Done
+from ..quotas.quotas import Resource, Usage
 from ..session import audit_trail, heartbeat
 from ..session.session import Session
+from ..transport.tcp import peer_host
 from .proving import prove
 
 SERVER = f"stampede/{__version__}"
@@ -45,8 +47,20 @@ def connect(session: Session, frame: Frame) -> None:
     if isinstance(proof, Principal):
         _identify(session, frame, version, proof)
         return
+    usage = _usage(session, None)
+    if usage is not None:
+        usage.take(Resource.LOGINS)
     session.intake.park()
-    session.is_checked_by(asyncio.get_running_loop().create_task(_login(session, frame, version, proof)))
+    task = asyncio.get_running_loop().create_task(_login(session, frame, version, proof))
+    session.is_checked_by(task)
+    if usage is not None:
+        task.add_done_callback(lambda _: usage.leave())
+
+
+def _usage(session: Session, user: str | None) -> Usage | None:
+    """Where it counts among edge.quotas. user: None: it has not logged in."""
+    quotas = session.edge.quotas
+    return quotas.usage(user, session.host.name, peer_host(session.channel.peer)) if quotas.active else None
 
 
 def _enter_host(session: Session, host: str | None) -> None:
@@ -140,7 +154,10 @@ def _accept(session: Session, frame: Frame, version: Version, principal: Princip
         raise RefusedError(
             Code.CONNECTION_LIMIT, f"{members.most} are open in '{session.host.name}' (its max_connections)"
         )
-    session.logged_in(principal, version)
+    usage = _usage(session, principal.name)
+    if usage is not None:
+        usage.take(Resource.CONNECTIONS)
+    session.logged_in(principal, version, usage)
     if frame.command == IMPLIED:
         session.watch.connected(heartbeat.negotiate(None, session.acceptor, edge.settings.edge.heartbeat_min_ms))
         return

@@ -18,7 +18,9 @@ from broker.wire.events import Frame
 from broker.wire.versions import Version
 
 from ..destinations.dialect import whole_number, yes
+from ..quotas.quotas import Resource
 from ..session.session import Session
+from ..session.transactions import OpenTransaction
 from .acks import delivery
 from .subscribing import subscribe, unsubscribe
 
@@ -74,7 +76,12 @@ def begin(session: Session, frame: Frame) -> None:
     least = whole_number(frame.headers, "id-cache-size", 0, MAX_IDS)
     if least is not None:
         _check_ids(session, frame.headers.get("destination"), least)
+    usage = session.usage
+    if usage is not None:
+        usage.check(Resource.TRANSACTIONS)
     session.transactions.begin(frame.headers["transaction"])
+    if usage is not None:
+        usage.add(Resource.TRANSACTIONS, 1)
     if frame.receipt is not None:
         session.answer_now([frame.receipt])
 
@@ -93,8 +100,15 @@ def _check_ids(session: Session, destination: str | None, least: int) -> None:
         )
 
 
-def commit(session: Session, frame: Frame) -> None:
+def _ended(session: Session, frame: Frame) -> OpenTransaction:
     transaction = session.transactions.end(frame.headers["transaction"])
+    if session.usage is not None:
+        session.usage.add(Resource.TRANSACTIONS, -1)
+    return transaction
+
+
+def commit(session: Session, frame: Frame) -> None:
+    transaction = _ended(session, frame)
     if not transaction.parts:
         if frame.receipt is not None:
             session.answer_now([frame.receipt])
@@ -105,7 +119,7 @@ def commit(session: Session, frame: Frame) -> None:
 
 
 def abort(session: Session, frame: Frame) -> None:
-    transaction = session.transactions.end(frame.headers["transaction"])
+    transaction = _ended(session, frame)
     session.intake.batch.extend(transaction.returns(session.id))
     if frame.receipt is not None:
         session.answer_now([frame.receipt])

@@ -126,6 +126,10 @@ class LiveChanges:
         """There are other settings of addresses: subscriptions get parts where there are new partitions."""
         self._begin("partitions", _grown, then)
 
+    def quotas(self) -> None:
+        """There are other limits: what everybody uses counts where they say."""
+        self._begin("quotas", _counted)
+
     def stop(self, then: Callable[[], None]) -> None:
         """All are cut off."""
         self._begin("stop", _cut, then)
@@ -217,6 +221,11 @@ def _expel(session: Session) -> None:
     if session.principal == ANONYMOUS.name:
         why = "there are users now: connect with login and passcode"
     session.fail(Code.NOT_ALLOWED, why)
+
+
+def _counted(session: Session) -> Iterator[int]:
+    session.counts()
+    yield 1
 
 
 def _grown(session: Session) -> Iterator[int]:

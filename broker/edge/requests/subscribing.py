@@ -32,6 +32,7 @@ from ..destinations.dialect import NOWHERE, Destination, check_wildcard, durable
 from ..destinations.directory import Done, conflict
 from ..destinations.shown_destination import Shown
 from ..destinations.temporary import OWN, THEIRS
+from ..quotas.quotas import Resource
 from ..session.receipts import Then
 from ..session.session import Session
 from ..subscriptions import consumer_rate
@@ -202,7 +203,18 @@ def subscribe_reply(session: Session, name: str) -> None:
     subscribe(session, Frame("SUBSCRIBE", {"id": name, "destination": name}, b"", None))
 
 
+def _counted(session: Session, wish: SubscribeRequest) -> None:
+    """Raises RefusedError(QUOTA)."""
+    usage = session.usage
+    if usage is not None:
+        usage.check(Resource.SUBSCRIPTIONS, SLOTS if wish.wide else sum(len(each.slots) for each in (wish, *wish.more)))
+        if wish.ack is not AckMode.AUTO and not wish.browse:
+            default = session.edge.settings.edge.consumer_window_messages
+            wish.messages = usage.window(wish.key, wish.messages, default)
+
+
 def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
+    _counted(session, wish)
     if len(wish.slots) == 1 and not wish.more:
         sub = _part(session, frame, wish, wish.slots[0], wish.room)
         if wish.rate > 0:

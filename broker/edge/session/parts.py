@@ -27,6 +27,7 @@ from ..access.outside import Outside
 from ..access.permissions import Rights
 from ..destinations.directory import Directory
 from ..destinations.send_route import RouteCache
+from ..quotas.quotas import Quotas
 from ..subscriptions.rate_limits import Rates
 from ..subscriptions.subscription import ConsumerDesk
 from ..subscriptions.wildcard_subscription import Everywhere
@@ -178,6 +179,8 @@ class EdgeServices(ConsumerDesk, Protocol):
     def notify(self) -> Notify | None: ...
     @property
     def rates(self) -> Rates | None: ...
+    @property
+    def quotas(self) -> Quotas: ...
     @property
     def counters(self) -> EdgeCounters: ...
     @property

@@ -18,6 +18,7 @@ from broker.config.acceptor import AcceptorSettings
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Command, Disconnect, DisconnectAll
 from broker.core.errors import Code, RefusedError
+from broker.core.ids import SLOTS
 from broker.core.notices import Notice, NoticeKind
 from broker.core.reasons import CALM, Reason
 from broker.core.virtual_host import VirtualHost, split
@@ -31,10 +32,12 @@ from ..access.acceptor import Entrance
 from ..access.auth import ANONYMOUS, Principal
 from ..access.permissions import CREATE, Rights, not_created
 from ..destinations.temporary import Temporaries
+from ..quotas.quotas import Resource, Usage
 from ..subscriptions.subscription import SlotSubscription
-from ..subscriptions.wildcard_subscription import block
+from ..subscriptions.wildcard_subscription import STANDING, block
 from ..transport.channel import GONE, Channel
 from ..transport.shares import network
+from ..transport.tcp import peer_host
 from . import audit_trail
 from .blocked_sends import Crowds
 from .open_errors import to_be_told
@@ -58,6 +61,13 @@ NO_SUBSCRIPTIONS: dict[str, SlotSubscription] = {}
 NO_HANDLES: dict[bytes, SlotSubscription] = {}
 
 
+def weight(sub: SlotSubscription) -> int:
+    """What a part of a subscription counts among edge.quotas."""
+    if sub.wide:  # its other parts come into being with their first message
+        return SLOTS if sub.slot == STANDING else 0
+    return 1
+
+
 BURST = 128
 """Frames of a read, or groups of like ones, that are taken in one turn of the loop: each takes 0.02 to 0.04 ms. How
 many bytes are much (fair_reading.py) was learned of the frames before, and those may have been of another kind: 196 KB
@@ -70,7 +80,7 @@ class Session(SessionLife):
     __slots__ = (
         "_doomed", "_temporaries", "_transactions", "_used", "answers", "bytes_in", "channel", "client_id", "crowds",
         "edge", "ended", "entrance", "groups", "handles", "id", "intake", "login_mark", "login_task", "outbox",
-        "principal", "rights", "subscriptions", "watch", "wire",
+        "principal", "rights", "subscriptions", "usage", "watch", "wire",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +105,8 @@ class Session(SessionLife):
         self.groups: tuple[str, ...] | None = None
         """Of who was proven elsewhere; None: as the table of users has them."""
         self.rights: Rights | None = None
+        self.usage: Usage | None = None
+        """What counts for edge.quotas; None: no entry is about it."""
         self.ended = False
         """The client has sent its last byte."""
         self.bytes_in = 0
@@ -255,9 +267,10 @@ class Session(SessionLife):
         self.entrance = entrance
         self.wire.remembers_in(entrance.memo)
 
-    def logged_in(self, principal: Principal, version: Version) -> None:
+    def logged_in(self, principal: Principal, version: Version, usage: Usage | None = None) -> None:
         """It may go on, as this user."""
         self._opens()
+        self.usage = usage
         self.entrance.members.came()
         self.principal, self.login_mark = principal.name, principal.mark
         if principal.outside:
@@ -271,6 +284,20 @@ class Session(SessionLife):
         self.tell(NoticeKind.CONNECTION_CREATED)
         if self.edge.settings.edge.audit == "all":
             audit_trail.note(self, self.channel.peer, "login", "done")
+
+    def counts(self) -> None:
+        """What it uses counts where edge.quotas says now."""
+        if not self.connected or self.closed:
+            return
+        host, ip = self.host.name, peer_host(self.channel.peer)
+        if self.usage is not None:
+            self.usage.belongs(self.edge.quotas.of(self.principal, host, ip))
+        elif (usage := self.edge.quotas.usage(self.principal, host, ip)) is not None:
+            usage.add(Resource.CONNECTIONS, 1)
+            usage.add(Resource.SUBSCRIPTIONS, sum(map(weight, self.handles.values())))
+            if self._transactions is not None:
+                usage.add(Resource.TRANSACTIONS, len(self._transactions))
+            self.usage = usage
 
     def authorised(self) -> None:
         """Its rights are those of its user now."""
@@ -399,6 +426,8 @@ class Session(SessionLife):
         """A part has come to a subscription of these tables."""
         self.handles[sub.handle] = sub
         self.edge.consumers[sub.consumer] = sub
+        if self.usage is not None:
+            self.usage.add(Resource.SUBSCRIPTIONS, weight(sub))
         if sub.ack is not AckMode.AUTO:
             self.use(sub.slot)
 
@@ -411,6 +440,9 @@ class Session(SessionLife):
         if sub.wide:
             self.edge.wildcards.pop(block(sub.consumer))
         parts = [sub] if sub.fan is None else sub.fan.parts
+        if self.usage is not None:
+            self.usage.add(Resource.SUBSCRIPTIONS, -sum(map(weight, parts)))
+            self.usage.unsubscribed(key)
         for part in parts:
             del self.handles[part.handle]
             del self.edge.consumers[part.consumer]
@@ -549,6 +581,9 @@ class Session(SessionLife):
         self.intake.last(self.ends(reason))
         if self.crowds is not None:
             self.crowds.close()
+        if self.usage is not None:
+            self.usage.leave()
+            self.usage = None
         self._transactions = self._temporaries = None
         self.intake.close()
         self.outbox.close()

@@ -30,7 +30,7 @@ class Edges:
         self.all: list[RedisShared] = []
 
     async def start(self, policy: str = "allow") -> RedisShared:
-        shared = RedisShared(self.settings, policy, f"edge{len(self.all)}", SystemClock())
+        shared = RedisShared(self.settings, policy, f"edge{len(self.all)}", SystemClock(), f"edge{len(self.all)}")
         await shared.start()
         self.all.append(shared)
         return shared

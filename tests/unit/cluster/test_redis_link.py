@@ -16,7 +16,7 @@ from broker.seams.clock import SystemClock
 
 async def test_settings_that_cannot_be_used_are_named(tmp_path, monkeypatch):
     async def start(**settings):
-        await RedisShared(RedisSettings(**settings), "allow", "edge0", SystemClock()).start()
+        await RedisShared(RedisSettings(**settings), "allow", "edge0", SystemClock(), "edge0").start()
 
     with pytest.raises(ConfigError, match=r"redis\.url"):
         await start(url="http://x")

@@ -50,7 +50,7 @@ async def test_without_redis_an_edge_goes_on_alone_says_so_once_and_comes_back(e
 
 async def test_redis_that_is_not_there_at_the_start_does_no_harm(tmp_path):
     settings = RedisSettings(url="redis://127.0.0.1:1", timeout_s=0.2)
-    shared = RedisShared(settings, "takeover", "edge0", SystemClock())
+    shared = RedisShared(settings, "takeover", "edge0", SystemClock(), "edge0")
     await shared.start()
     assert await claim(shared, "me", Holder(1)) is None
     await shared.close()

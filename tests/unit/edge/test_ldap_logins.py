@@ -39,9 +39,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def logins(server: Any) -> Iterator[Callable[..., LdapLogins]]:
     made: list[LdapLogins] = []
 
-    def make(clock: Any = None, changed: Callable[[], None] = lambda: None, **more: Any) -> LdapLogins:
+    def make(
+        clock: Any = None, changed: Callable[[], None] = lambda: None, here: Callable[[], Any] = list, **more: Any
+    ) -> LdapLogins:
         table = {name: str(v) if isinstance(v, Path) else v for name, v in server.settings(**more).items()}
-        made.append(LdapLogins({"ours": table}, clock or SystemClock(), changed))
+        made.append(LdapLogins({"ours": table}, clock or SystemClock(), changed, here))
         return made[-1]
 
     yield make
@@ -200,7 +202,7 @@ async def test_a_passcode_goes_there_as_it_is(server: Any, logins: Any, caplog: 
 
 
 async def test_a_ca_file_that_is_away_is_no_wrong_passcode(server: Any, logins: Any, caplog: Any) -> None:
-    made = logins(ca_file="/nowhere/ca.pem")
+    made = logins(ca_file="/nowhere/ca.pem", here=lambda: [1])
     for _ in range(6):
         async with asyncio.timeout(5):
             with pytest.raises(RefusedError):
@@ -213,7 +215,7 @@ async def test_a_ca_file_that_is_away_is_no_wrong_passcode(server: Any, logins: 
 
 async def test_whoever_cannot_be_looked_for_keeps_nobody_from_being_looked_for(server: Any, logins: Any) -> None:
     changed: list[None] = []
-    made = logins(changed=lambda: changed.append(None))
+    made = logins(changed=lambda: changed.append(None), here=lambda: [1, 2])
     ours = made._directories[0]
     with pytest.raises(UnansweredError):
         ours.again(Person("odd", "no DN", (), ""))
@@ -246,3 +248,70 @@ async def test_a_login_that_does_not_hold_any_more_when_it_is_through_is_none(lo
     with pytest.raises(RefusedError):
         await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
     assert made.holds((await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)).mark)
+
+
+async def test_whoever_is_neither_connected_nor_remembered_is_forgotten(logins: Any) -> None:
+    time, here = Time(), list[int]()
+    made = logins(time, here=lambda: here, remember_s=60.0)
+    found = await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
+    time.now += 61
+    await made._look(made._directories[0])
+    assert made.holds(found.mark), "a login may be on its way"
+    here.append(found.mark)
+    for _ in range(3):
+        await made._look(made._directories[0])
+    assert made.holds(found.mark)
+    here.clear()
+    for _ in range(2):
+        await made._look(made._directories[0])
+    assert not made.holds(found.mark) and not made._people and not made._unused
+
+
+async def test_whoever_is_in_too_many_groups_is_refused_by_name_and_not_let_in_with_less(
+    server: Any, logins: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    for module in ("users", "ldap_directory"):
+        monkeypatch.setattr(f"broker.edge.access.{module}.MOST_GROUPS", 2)
+    made = logins()
+    found = await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
+    more = [server.group(name, server.ada) for name in ("more", "most")]
+    try:
+        with pytest.raises(RefusedError):
+            await logins().prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
+        assert "'ada' is in more than 2 groups" in caplog.text
+        await made._look(made._directories[0])
+        assert not made.holds(found.mark)
+    finally:
+        for each in more:
+            server.remove(each)
+
+
+@pytest.mark.parametrize("scheme", ["ldap", "ldaps"])
+async def test_a_server_that_answers_byte_by_byte_holds_no_thread_for_long(
+    logins: Any, monkeypatch: pytest.MonkeyPatch, scheme: str, caplog: Any
+) -> None:
+    # Each byte begins the time-out of a socket anew: the length of a message that would take hours, or of a handshake.
+    begun = b"\x16\x03\x03\x3f\xff\x02" if scheme == "ldaps" else b"\x30\x84\x00\x7f\xff\xff"
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(begun)
+        try:
+            while True:
+                await asyncio.sleep(0.05)
+                writer.write(b"\0")
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    monkeypatch.setattr("broker.edge.access.ldap_logins.PATIENCE_S", 0.1)
+    async with await asyncio.start_server(drip, "127.0.0.1", 0) as dripping:
+        port = dripping.sockets[0].getsockname()[1]
+        made = logins(url=f"{scheme}://127.0.0.1:{port}", start_tls=False, timeout_s=0.3)
+        made.start()
+        async with asyncio.timeout(10):
+            for _ in range(2):
+                with pytest.raises(RefusedError):
+                    await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
+    assert "nobody new can log in by LDAP" in caplog.text and not made._directories[0]._patience._asked

@@ -8,13 +8,13 @@ from broker.seams.clock import SystemClock
 
 
 def test_without_issuers_nobody_is() -> None:
-    outside = Outside(Settings(), SystemClock(), lambda: None)
+    outside = Outside(Settings(), SystemClock(), lambda: None, list)
     assert outside.tokens is None and not outside.holds(0) and not outside.holds(7)
     outside.close()
 
 
 def test_a_login_of_a_key_that_nobody_has_does_not_hold() -> None:
     issuers = {"x": {"issuer": "https://id.example.org", "audience": "us"}}
-    outside = Outside(Settings(edge=EdgeSettings(issuers=issuers)), SystemClock(), lambda: None)
+    outside = Outside(Settings(edge=EdgeSettings(issuers=issuers)), SystemClock(), lambda: None, list)
     assert outside.tokens is not None and not outside.holds(7)
     outside.close()

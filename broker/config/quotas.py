@@ -1,0 +1,90 @@
+"""What one user, virtual host or address of clients may use at a time: one entry of `edge.quotas`.
+
+Rule: as settings.py; a check looks at one entry and nothing else. Who is counted with whom is decided in the edge.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+from broker.core.errors import ConfigError
+from broker.core.virtual_host import NAME
+
+from .fields import setting
+
+EACH = "*"
+"""Instead of a name: each that has no entry of its own."""
+DEFAULT_HOST = "/"
+"""What the default virtual host is called here."""
+KINDS = ("user", "host", "ip")
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSettings:
+    """What `user:NAME`, `host:NAME` or `ip:ADDRESS` may use, of all edges together (`user:*`: each user, and so on).
+
+    The most specific entry counts, alone."""
+
+    max_connections: int = setting(-1, "connections", "that have logged in; -1: no limit", least=-1)
+    max_logins: int = setting(
+        -1,
+        "logins",
+        "that are being checked; -1: no limit; not of a user",
+        "anybody can say that he is ada, who would then not come in",
+        least=-1,
+    )
+    max_subscriptions: int = setting(
+        -1,
+        "subscriptions",
+        "weighted: one for each partition of its address, 256 for a wildcard; -1: no limit",
+        least=-1,
+    )
+    max_unacknowledged: int = setting(
+        -1,
+        "messages",
+        "given to consumers with ack client or client-individual; a window gets what is left; -1: no limit",
+        "what waits for an acknowledgement is kept from others",
+        least=-1,
+    )
+    max_transactions: int = setting(-1, "transactions", "open at once; -1: no limit", least=-1)
+
+
+LIMITS: tuple[str, ...] = tuple(field.name for field in fields(QuotaSettings))
+
+
+class QuotaName(NamedTuple):
+    """An entry's name taken apart."""
+
+    kind: str
+    name: str
+
+
+def parsed_quota(entry: str) -> QuotaName:
+    """Raises ValueError, which says what is wrong."""
+    kind, mark, name = entry.partition(":")
+    if not mark or kind not in KINDS or not name:
+        raise ValueError("it is user:NAME, host:NAME or ip:ADDRESS, or one of them with * for each")
+    if name == EACH:
+        return QuotaName(kind, name)
+    if kind == "host" and name != DEFAULT_HOST and not NAME.fullmatch(name):
+        raise ValueError(
+            f"a virtual host has letters, digits, - and _ in its name; the default one is host:{DEFAULT_HOST}"
+        )
+    if kind == "ip":
+        name = str(ipaddress.ip_network(name))
+    return QuotaName(kind, name)
+
+
+def check_quota(entry: str, quota: QuotaSettings, where: str) -> None:
+    """Raises ConfigError for what cannot be meant; `where` names the place."""
+    try:
+        kind, _ = parsed_quota(entry)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}.") from None
+    if kind == "user" and quota.max_logins >= 0:
+        raise ConfigError(
+            f"{where}.max_logins: who logs in has not proven that he is that user, and would keep him out; set it for "
+            "ip:* or host:*."
+        )

@@ -1,0 +1,307 @@
+"""What users, virtual hosts and addresses of clients use, and what they may (edge.quotas).
+
+    Account   one of them: what its connections on this edge use together, and the entry that says how much is too much
+    Usage     what one connection uses, of the accounts that it belongs to: its user's, its host's, its address'
+
+A limit is one of all edges together. Where edges tell each other what their accounts use (Redis) an edge adds what the
+others said last; else each edge may give its share of a limit, one at least.
+
+    limit 10, two edges, no Redis        5 here, 5 there
+    limit 10, the other one said 7       3 here
+
+Rule: counts what is there, at its beginning and its end, and nothing per message. A connection that none of the entries
+is about has no Usage. Whoever is over a limit that has been lowered keeps what he has and gets no more. Must not know
+sessions, nor how edges talk to each other.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+from broker.config.quotas import DEFAULT_HOST, EACH, LIMITS, QuotaSettings, parsed_quota
+from broker.core.errors import Code, RefusedError
+from broker.core.metrics import Metric
+
+from ..transport.shares import network
+
+MOST_TOLD: Final = 200
+"""Entries that metrics tell of."""
+
+
+class Resource(IntEnum):
+    """What is counted; in the order of the limits of an entry (config/quotas.py)."""
+
+    CONNECTIONS = 0
+    LOGINS = 1
+    SUBSCRIPTIONS = 2
+    UNACKNOWLEDGED = 3
+    TRANSACTIONS = 4
+
+
+NOTHING: Final = (0,) * len(LIMITS)
+_FIXES: Final = {
+    Resource.CONNECTIONS: "close one, or raise it",
+    Resource.LOGINS: "try again in a few seconds",
+    Resource.SUBSCRIPTIONS: "UNSUBSCRIBE another one, or raise it",
+    Resource.UNACKNOWLEDGED: "subscribe with smaller windows (prefetch-count), or raise it",
+    Resource.TRANSACTIONS: "COMMIT or ABORT another one first, or raise it",
+}
+
+
+class QuotaEntry:
+    """One of edge.quotas.    limits   by Resource.    used, refused   by all that it counts for, here."""
+
+    __slots__ = ("limits", "name", "refused", "used")
+
+    def __init__(self, name: str, settings: QuotaSettings) -> None:
+        self.name = name
+        self.limits = tuple(getattr(settings, limit) for limit in LIMITS)
+        self.used = list(NOTHING)
+        self.refused = list(NOTHING)
+
+
+class Account:
+    """One user, host or address (or network of them)."""
+
+    __slots__ = ("_quotas", "entry", "used", "who")
+
+    def __init__(self, quotas: Quotas, who: str, entry: QuotaEntry) -> None:
+        self._quotas = quotas
+        self.who = who
+        self.entry = entry
+        self.used = list(NOTHING)
+
+    def room(self, what: Resource) -> int | None:
+        """How much more it may use; None: there is no limit."""
+        limit = self.entry.limits[what]
+        if limit < 0:
+            return None
+        return self._quotas.part(limit, self._quotas.others_of(self.who)[what]) - self.used[what]
+
+    def add(self, what: Resource, count: int) -> None:
+        """So much more is used; below 0: less."""
+        self.used[what] += count
+        self.entry.used[what] += count
+
+    def refusal(self, what: Resource) -> RefusedError:
+        """Names the limit, and what helps."""
+        self.entry.refused[what] += 1
+        name, limit = LIMITS[what], self.entry.limits[what]
+        here = self._quotas.told_part(limit)
+        return RefusedError(
+            Code.QUOTA,
+            f'{self.who} has {limit} {what.name.lower()} at most{here} (edge.quotas."{self.entry.name}".{name}); '
+            f"{_FIXES[what]}",
+        )
+
+
+class Usage:
+    """Of one connection."""
+
+    __slots__ = ("_counts", "_quotas", "_windows", "accounts")
+
+    def __init__(self, quotas: Quotas, accounts: Sequence[Account]) -> None:
+        self._quotas = quotas
+        self.accounts = accounts
+        self._counts = list(NOTHING)
+        self._windows: dict[str, int] = {}
+        """Of its subscriptions."""
+
+    def check(self, what: Resource, count: int = 1) -> None:
+        """Raises RefusedError(QUOTA) where so much more is too much."""
+        for account in self.accounts:
+            room = account.room(what)
+            if room is not None and room < count:
+                raise account.refusal(what)
+
+    def take(self, what: Resource, count: int = 1) -> None:
+        """So much more. Raises RefusedError(QUOTA), and nothing is taken."""
+        self.check(what, count)
+        self.add(what, count)
+
+    def add(self, what: Resource, count: int) -> None:
+        """So much more, or less, whatever may be."""
+        self._counts[what] += count
+        for account in self.accounts:
+            account.add(what, count)
+
+    def window(self, key: str, wanted: int, default: int) -> int:
+        """A subscription may have so many unacknowledged messages of those that it wants; one without a bound is
+        taken for `default`. Raises RefusedError(QUOTA): nothing is left."""
+        rooms = [room for account in self.accounts if (room := account.room(Resource.UNACKNOWLEDGED)) is not None]
+        if not rooms:
+            return wanted
+        self.check(Resource.UNACKNOWLEDGED)
+        most = min(rooms)
+        window = min(wanted if wanted <= MOST_WINDOW else max(default, 1), most)
+        self._windows[key] = window
+        self.add(Resource.UNACKNOWLEDGED, window)
+        return window
+
+    def unsubscribed(self, key: str) -> None:
+        """What its window was is free."""
+        self.add(Resource.UNACKNOWLEDGED, -self._windows.pop(key, 0))
+
+    def leave(self) -> None:
+        """Its connection is over. No effect the second time."""
+        self._move(())
+
+    def belongs(self, accounts: Sequence[Account]) -> None:
+        """There are other entries: what it uses counts there from now on."""
+        self._move(accounts)
+
+    def _move(self, accounts: Sequence[Account]) -> None:
+        before, self.accounts = self.accounts, accounts
+        for what in Resource:
+            if count := self._counts[what]:
+                for account in before:
+                    account.add(what, -count)
+                for account in accounts:
+                    account.add(what, count)
+        for account in before:
+            self._quotas.tidy(account)
+
+
+MOST_WINDOW: Final = 1 << 53
+"""More is no window but the want of one."""
+
+
+class Quotas:
+    """All accounts of an edge. edges   how many share the limits, when they do not know of each other."""
+
+    def __init__(self, table: Mapping[str, Mapping[str, Any]]) -> None:
+        self.accounts: dict[str, Account] = {}
+        self.edges, self._rank = 1, 0
+        self._others: Mapping[str, Sequence[int]] | None = None
+        self._entries: dict[tuple[str, str], QuotaEntry] = {}
+        self._networks: dict[tuple[int, int], dict[int, QuotaEntry]] = {}
+        """By version of IP and bits of the network, the narrowest first: beginning → entry."""
+        self.replace(table)
+
+    @property
+    def active(self) -> bool:
+        """Is there any entry."""
+        return bool(self._entries)
+
+    def replace(self, table: Mapping[str, Mapping[str, Any]]) -> None:
+        """Other entries. Whoever is connected belongs to the old accounts until he is told (Usage.belongs)."""
+        self.accounts = {}
+        refused = {entry.name: entry.refused for entry in self._entries.values()}
+        self._entries = {}
+        networks: dict[tuple[int, int], dict[int, QuotaEntry]] = {}
+        for name, values in table.items():
+            kind, its = parsed_quota(name)
+            entry = self._entries[kind, its] = QuotaEntry(name, QuotaSettings(**values))
+            entry.refused = refused.get(name, entry.refused)
+            if kind == "ip" and its != EACH:
+                found = ipaddress.ip_network(its)
+                networks.setdefault((found.version, found.prefixlen), {})[int(found.network_address)] = entry
+        self._networks = dict(sorted(networks.items(), key=lambda each: -each[0][1]))
+
+    def usage(self, user: str | None, host: str, ip: str) -> Usage | None:
+        """Of a connection from there. user: None: nobody has logged in. None: no entry is about it."""
+        accounts = self.of(user, host, ip) if self._entries else ()
+        return Usage(self, accounts) if accounts else None
+
+    def of(self, user: str | None, host: str, ip: str) -> tuple[Account, ...]:
+        """The accounts of a connection."""
+        found = [self._named("host", host or DEFAULT_HOST), self._from(ip)]
+        if user is not None:
+            found.insert(0, self._named("user", user))
+        return tuple(account for account in found if account is not None)
+
+    def tidy(self, account: Account) -> None:
+        """It may be used by nobody any more."""
+        if not any(account.used) and self.accounts.get(account.who) is account:
+            del self.accounts[account.who]
+
+    # ── other edges ────────────────────────────────────────────────────────────────────────────────
+
+    def shared_by(self, edges: int, rank: int) -> None:
+        """So many edges serve, and this one is the `rank`th of them."""
+        self.edges, self._rank = max(edges, 1), rank
+
+    def heard(self, others: Mapping[str, Sequence[int]] | None) -> None:
+        """What the accounts use on all other edges together; None: nobody can say."""
+        self._others = others
+
+    def others_of(self, who: str) -> Sequence[int]:
+        """What an account uses on other edges, as far as they said."""
+        return NOTHING if self._others is None else self._others.get(who, NOTHING)
+
+    def part(self, limit: int, others: int) -> int:
+        """What this edge may give of a limit."""
+        if self._others is not None:
+            return limit - others
+        if self.edges == 1 or not limit:
+            return limit
+        return max(limit // self.edges + (self._rank < limit % self.edges), 1)
+
+    def told_part(self, limit: int) -> str:
+        """For people: which part of the limit is this edge's."""
+        if self._others is not None or self.edges == 1:
+            return ""
+        return f", {self.part(limit, 0)} of them at this one of {self.edges} edges"
+
+    def told(self) -> dict[str, list[int]]:
+        """What the accounts use here, for others."""
+        return {who: account.used for who, account in self.accounts.items()}
+
+    def metrics(self) -> list[Metric]:
+        """Of the first MOST_TOLD entries."""
+        entries = [entry for _, entry in zip(range(MOST_TOLD), self._entries.values(), strict=False)]
+
+        def family(name: str, kind: str, text: str, values: Callable[[QuotaEntry], Sequence[int]]) -> Metric:
+            return Metric(name, kind, text, list(_rows(entries, values)))  # type: ignore[arg-type]
+
+        if not entries:
+            return []
+        return [
+            family("stomp_quota_limit", "gauge", "Limits of edge.quotas, of all edges together; of an entry with * "
+                   "for each that it counts for.", lambda entry: entry.limits),
+            family("stomp_quota_used", "gauge", "What all that an entry of edge.quotas counts for use at this edge, "
+                   "together.", lambda entry: entry.used),
+            family("stomp_quota_refused_total", "counter", "Requests that a limit of edge.quotas has refused (1513).",
+                   lambda entry: entry.refused),
+        ]  # fmt: skip
+
+    # ── who it is ──────────────────────────────────────────────────────────────────────────────────
+
+    def _named(self, kind: str, name: str) -> Account | None:
+        entry = self._entries.get((kind, name)) or self._entries.get((kind, EACH))
+        return self._account(f"{kind}:{name}", entry)
+
+    def _from(self, ip: str) -> Account | None:
+        if self._networks:
+            try:
+                address = ipaddress.ip_address(ip.partition("%")[0])
+            except ValueError:
+                return None  # a socket of this machine's file system
+            address = getattr(address, "ipv4_mapped", None) or address
+            for (version, bits), entries in self._networks.items():
+                if version == address.version:
+                    rest = address.max_prefixlen - bits
+                    entry = entries.get(int(address) >> rest << rest)
+                    if entry is not None:
+                        return self._account(entry.name, entry)
+        return self._account(f"ip:{network(ip)}", self._entries.get(("ip", EACH)))
+
+    def _account(self, who: str, entry: QuotaEntry | None) -> Account | None:
+        if entry is None:
+            return None
+        account = self.accounts.get(who)
+        if account is None:
+            account = self.accounts[who] = Account(self, who, entry)
+        return account
+
+
+def _rows(
+    entries: Sequence[QuotaEntry], values: Callable[[QuotaEntry], Sequence[int]]
+) -> Iterator[tuple[dict[str, str], float]]:
+    for entry in entries:
+        for limit, most, value in zip(LIMITS, entry.limits, values(entry), strict=True):
+            if most >= 0:
+                yield {"quota": entry.name, "limit": limit}, float(value)

@@ -1,0 +1,205 @@
+"""Quotas: what one user, virtual host or address may use; refused by name, live, and shared among edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.core.commands import UNLIMITED, Subscribe
+from broker.core.errors import Code, RefusedError
+from broker.edge.quotas.quotas import Quotas, Resource
+
+from .bench import Bench
+from .clocked import Socket
+
+
+def quotas(table: dict[str, dict[str, int]]) -> Quotas:
+    return Quotas(table)
+
+
+def bench(**table: dict[str, int]) -> Bench:
+    return Bench(quotas={name.replace("_each", ":*").replace("_", ":", 1): values for name, values in table.items()})
+
+
+def connected(bench: Bench, peer: str = "10.0.0.7:1") -> tuple[Any, Socket]:
+    socket = Socket()
+    socket.peer = peer
+    session = bench.edge.open(socket)  # type: ignore[arg-type]
+    session.receive(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
+    return session, socket
+
+
+def answer(own: Bench, session: Any) -> None:
+    """Owners have carried out all that it asked for."""
+    for seq in sorted({seq for command in own.port.commands if (seq := getattr(command, "seq", 0) or _inner(command))}):
+        session.done(seq)
+
+
+def _inner(command: Any) -> int:
+    return getattr(getattr(command, "model", None), "seq", 0)
+
+
+def refusal(socket: Socket) -> str:
+    sent = bytes(socket.sent).decode()
+    assert f"error-code:{Code.QUOTA.number}\n" in sent, sent
+    return sent
+
+
+async def test_without_an_entry_nobody_counts():
+    session, _ = connected(Bench())
+    assert session.usage is None and not session.edge.quotas.accounts
+
+
+async def test_a_user_has_so_many_connections_and_a_place_that_is_left_is_free():
+    own = bench(user_each={"max_connections": 1})
+    first, _ = connected(own)
+    _, refused = connected(own, "10.0.0.8:1")
+    said = refusal(refused)
+    assert (
+        "user:anonymous has 1 connections at most" in said
+        and 'edge.quotas."user:*".max_connections' in said.replace("\\c", ":")
+    )
+    first.lost()
+    again, _ = connected(own)
+    assert again.connected
+    again.lost()
+    assert not own.edge.quotas.accounts, "an account that nobody uses stays"
+
+
+async def test_an_address_and_its_network_are_told_apart():
+    own = bench(ip_each={"max_connections": 1})
+    assert connected(own, "10.0.0.7:1")[0].connected and connected(own, "10.0.0.8:1")[0].connected
+    refusal(connected(own, "10.0.0.7:2")[1])
+    own = Bench(quotas={"ip:10.0.0.0/8": {"max_connections": 1}, "ip:10.0.0.9": {"max_connections": 2}})
+    assert connected(own, "10.0.0.7:1")[0].connected
+    refusal(connected(own, "10.1.0.8:1")[1])
+    assert connected(own, "10.0.0.9:1")[0].connected and connected(own, "192.0.2.1:1")[0].connected
+    own = bench(ip_each={"max_connections": 1})
+    assert connected(own, "[2001:db8::1]:1")[0].connected
+    refusal(connected(own, "[2001:db8::2]:1")[1])
+
+
+def test_the_most_specific_entry_counts_alone():
+    own = quotas(
+        {"user:*": {"max_connections": 1}, "user:ada": {"max_transactions": 2}, "host:/": {"max_connections": 3}}
+    )
+    ada, bob = own.usage("ada", "", "::1"), own.usage("bob", "", "::1")
+    assert ada is not None and bob is not None
+    ada.take(Resource.CONNECTIONS, 2)
+    bob.take(Resource.CONNECTIONS)
+    with pytest.raises(RefusedError, match="host:/ has 3 connections"):
+        ada.take(Resource.CONNECTIONS)
+    ada.take(Resource.TRANSACTIONS, 2)
+    with pytest.raises(RefusedError, match="user:ada has 2 transactions"):
+        ada.take(Resource.TRANSACTIONS)
+    assert own.usage("eve", "shop", "10.0.0.1") is not None
+    assert own.accounts["host:/"].used[Resource.CONNECTIONS] == 3
+
+
+async def test_subscriptions_weigh_what_they_cost():
+    own = bench(user_each={"max_subscriptions": 300})
+    session, socket = connected(own)
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:/topic/a.#\n\n\0")
+    assert session.usage.accounts[0].used[Resource.SUBSCRIPTIONS] == 256
+    session.receive(b"SUBSCRIBE\nid:2\ndestination:/queue/a\n\n\0")
+    assert session.usage.accounts[0].used[Resource.SUBSCRIPTIONS] == 257
+    session.receive(b"UNSUBSCRIBE\nid:1\n\n\0")
+    assert session.usage.accounts[0].used[Resource.SUBSCRIPTIONS] == 1
+    session.receive(b"SUBSCRIBE\nid:3\ndestination:/topic/b.#\n\n\0SUBSCRIBE\nid:4\ndestination:/topic/c.#\n\n\0")
+    answer(own, session)
+    assert "user:anonymous has 300 subscriptions at most" in refusal(socket)
+    session.lost()
+    assert not own.edge.quotas.accounts
+
+
+async def test_windows_get_what_is_left_of_unacknowledged_messages():
+    own = bench(user_each={"max_unacknowledged": 1500})
+    session, socket = connected(own)
+    windows = []
+    for id, more in enumerate(["", "prefetch-count:100\n", "consumer-window-size:-1\n"]):
+        session.receive(f"SUBSCRIBE\nid:{id}\nack:client\n{more}destination:/queue/q{id}\n\n\0".encode())
+        windows.append(own.port.last(Subscribe).credit_messages)
+    assert windows == [1000, 100, 400]
+    session.receive(b"SUBSCRIBE\nid:a\nack:auto\ndestination:/queue/auto\n\n\0")
+    assert own.port.last(Subscribe).credit_messages == UNLIMITED
+    session.receive(b"UNSUBSCRIBE\nid:1\n\n\0SUBSCRIBE\nid:3\nack:client\ndestination:/queue/q3\n\n\0")
+    assert own.port.last(Subscribe).credit_messages == 100
+    session.receive(b"SUBSCRIBE\nid:4\nack:client\ndestination:/queue/q4\n\n\0")
+    answer(own, session)
+    assert "prefetch-count" in refusal(socket)
+
+
+async def test_transactions_count_while_they_are_open():
+    own = bench(user_each={"max_transactions": 1})
+    (one, _), (two, socket) = connected(own), connected(own)
+    one.receive(b"BEGIN\ntransaction:a\n\n\0ABORT\ntransaction:a\n\n\0BEGIN\ntransaction:b\n\n\0")
+    two.receive(b"BEGIN\ntransaction:c\n\n\0")
+    assert "max_transactions" in refusal(socket)
+    one.receive(b"COMMIT\ntransaction:b\n\n\0")
+    three, _ = connected(own)
+    three.receive(b"BEGIN\ntransaction:c\n\n\0")
+    assert own.edge.quotas.accounts["user:anonymous"].used[Resource.TRANSACTIONS] == 1
+
+
+async def test_other_limits_count_at_once_and_who_is_over_them_stays():
+    own = Bench()
+    session, _ = connected(own)
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0BEGIN\ntransaction:a\n\n\0")
+    own.edge.limit({"user:*": {"max_connections": 0, "max_subscriptions": 1, "max_transactions": 1}})
+    used = list(session.usage.accounts[0].used)
+    assert used == [1, 0, 1, 0, 1]
+    refusal(connected(own)[1])
+    own.edge.limit({"user:anonymous": {"max_connections": 2}})
+    assert session.usage.accounts[0].who == "user:anonymous" and session.usage.accounts[0].used == used
+    assert connected(own)[0].connected
+    own.edge.limit({})
+    session.receive(b"ABORT\ntransaction:a\n\n\0")
+    assert not own.edge.quotas.accounts and not session.closed
+
+
+def test_without_word_of_other_edges_each_has_its_part():
+    parts = []
+    for rank in range(3):
+        own = quotas({"user:*": {"max_connections": 7}})
+        own.shared_by(3, rank)
+        parts.append(own.part(7, 0))
+    assert parts == [3, 2, 2]
+    own.shared_by(20, 19)
+    assert own.part(7, 0) == 1 and own.part(0, 0) == 0
+    usage = own.usage("ada", "", "")
+    assert usage is not None
+    usage.take(Resource.CONNECTIONS)
+    with pytest.raises(RefusedError, match="1 of them at this one of 20 edges"):
+        usage.take(Resource.CONNECTIONS)
+
+
+def test_what_other_edges_say_counts_here():
+    own = quotas({"user:*": {"max_connections": 7}})
+    own.shared_by(3, 0)
+    own.heard({"user:ada": [6, 0, 0, 0, 0]})
+    ada, bob = own.usage("ada", "", ""), own.usage("bob", "", "")
+    assert ada is not None and bob is not None
+    ada.take(Resource.CONNECTIONS)
+    bob.take(Resource.CONNECTIONS, 7)
+    with pytest.raises(RefusedError, match="user:ada has 7 connections at most \\(edge"):
+        ada.take(Resource.CONNECTIONS)
+    own.heard(None)
+    ada.take(Resource.CONNECTIONS)
+
+
+def test_metrics_tell_what_is_used_and_refused():
+    own = quotas({"user:*": {"max_connections": 1}})
+    usage = own.usage("ada", "", "")
+    assert usage is not None
+    usage.take(Resource.CONNECTIONS)
+    with pytest.raises(RefusedError):
+        usage.take(Resource.CONNECTIONS)
+    own.replace({"user:*": {"max_connections": 1}, "user:bob": {"max_transactions": 4}})
+    shown = {
+        (family.name, labels["quota"], labels["limit"]): value
+        for family in own.metrics()
+        for labels, value in family.samples
+    }  # type: ignore[misc]
+    assert shown["stomp_quota_refused_total", "user:*", "max_connections"] == 1
+    assert shown["stomp_quota_limit", "user:bob", "max_transactions"] == 4
