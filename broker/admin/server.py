@@ -1,4 +1,4 @@
-"""The admin port: /metrics, /healthz, /readyz, /api/depth, /api/slots, /api/check, an index of them, and the API.
+"""The admin port: /metrics, /healthz, /readyz, /api/depth and its like, an index of them, and the API.
 
 Rule: reads, never steers: what operators change goes by the API (api/server.py). aiohttp and prometheus_client are
 imported when it starts, in a thread, because that takes longer than everything else at start-up and STOMP clients need
@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker import __version__
 from broker.config.settings import AdminSettings
@@ -42,6 +42,9 @@ Depths = Callable[[str], Iterator[dict[str, Any] | None]]
 DEPTHS = 200
 """Entries looked at between two turns of the loop."""
 
+Busy = Callable[[], Iterator[dict[str, Any] | None]]
+"""One entry per address that the settings name (engine/state/depth.py), None where it has looked in vain."""
+
 Check = Callable[[int], Awaitable[dict[str, Any] | None]]
 """slot → how its replicas compare (owner/replication/replica_check.py); None: this process does not lead it."""
 
@@ -57,6 +60,7 @@ _INDEX = f"""Stampede {__version__}, admin port
 /healthz   200 while the process is alive (also while it starts or recovers)
 /readyz    200 when it takes clients, else 503 and the reason
 /api/depth?match=ADDRESS   what waits in the queues of an address or pattern, here
+/api/busy   of each address that the settings name: what waits, who consumes, what has come; a line each
 /api/slots   of the slots that this owner shall lead: how many it serves, and why not the others
 /api/check?slot=NUMBER     do all replicas of a slot that is led here have the same
 /console                   look and act in a browser, where this process has the API
@@ -76,8 +80,9 @@ class AdminServer:
         surveys: Sequence[Survey] = (),
         check: Check | None = None,
         slots: Slots | None = None,
+        busy: Busy | None = None,
     ) -> None:
-        """`depths`: None = nothing is queued in this process. `surveys`: what sources do bit by bit before each
+        """`depths`, `busy`: None = nothing is queued in this process. `surveys`: what sources do bit by bit before each
         scrape. `check`, `slots`: None = this process leads no slots."""
         self._settings = settings
         steps = self.steps = Steps(SystemClock())
@@ -90,6 +95,7 @@ class AdminServer:
         self._surveys = surveys
         self._slot_check = check
         self._slots = slots
+        self._busy_addresses = busy
         self._exposition: Exposition | None = None
         self._runner: web.AppRunner | None = None
         self.port = -1
@@ -134,6 +140,8 @@ class AdminServer:
         )
         if self._depths is not None:
             app.add_routes([web.get("/api/depth", self._depth)])
+        if self._busy_addresses is not None:
+            app.add_routes([web.get("/api/busy", self._busy)])
         if self._slot_check is not None:
             app.add_routes([web.get("/api/check", self._check)])
         if self._slots is not None:
@@ -230,6 +238,26 @@ class AdminServer:
                 await asyncio.sleep(0)
         return _answer(200, await asyncio.to_thread(_text, {"queues": entries}), "application/json")
 
+    async def _busy(self, request: web.Request) -> web.StreamResponse:
+        """As it is read, in lines, so that nobody holds the whole of it."""
+        from aiohttp import web
+
+        assert self._busy_addresses is not None
+        answer = web.StreamResponse(headers=_HEADERS | {"Content-Type": "application/x-ndjson"})
+        await answer.prepare(request)
+        lines: list[bytes] = []
+        for seen, entry in enumerate(self._busy_addresses(), 1):
+            if entry is not None:
+                lines.append(_text(entry))
+            if not seen % DEPTHS:
+                await asyncio.sleep(0)
+            if len(lines) == DEPTHS:
+                await answer.write(b"".join(lines))
+                lines.clear()
+        await answer.write(b"".join(lines) + _text({"end": True}))
+        await answer.write_eof()
+        return answer
+
     async def _standing(self, _request: web.Request) -> web.Response:
         assert self._slots is not None
         return _json(200, self._slots())
@@ -262,6 +290,9 @@ def load_libraries() -> None:
     from . import exposition  # noqa: F401
 
 
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
 def _json(status: int, value: dict[str, Any]) -> web.Response:
     return _answer(status, _text(value), "application/json")
 
@@ -273,5 +304,4 @@ def _text(value: dict[str, Any]) -> bytes:
 def _answer(status: int, body: bytes, content_type: str) -> web.Response:
     from aiohttp import web
 
-    headers = {"Content-Type": content_type, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return web.Response(status=status, body=body, headers=headers)
+    return web.Response(status=status, body=body, headers={"Content-Type": content_type, **_HEADERS})

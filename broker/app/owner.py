@@ -46,7 +46,7 @@ from broker.owner.replication.replica_check import Inspector, SlotCheck
 from broker.owner.shard.fault_attribution import NOBODY
 from broker.owner.shard.shard import Shard
 from broker.owner.shard.small_state import Keeper
-from broker.owner.shard.views import Views
+from broker.owner.shard.views import Views, busy_addresses
 from broker.owner.slots.slot_lifecycle import Node
 from broker.owner.slots.slot_status import Standing
 from broker.owner.slots.standby import Shadow
@@ -203,6 +203,7 @@ class OwnerProcess(ClusterProcess):
             [self.shard.survey],
             self._check,
             self.standing.told,
+            partial(busy_addresses, self.shard),
         )  # fmt: skip
         self._begun = Begun.SERVING
         if self.reads is not None:

@@ -19,7 +19,7 @@ from .etcd.etcd_reconciler import Keyed
 from .kube.applying import Applier, owner_of
 from .kube.bundles import LABEL, Bundles
 from .kube.costs import COSTS, Costs
-from .kube.events import Events
+from .kube.events import WARNING, Events, Told
 from .kube.informer import Informer
 from .kube.kube import Kube
 from .kube.workqueue import WorkQueue
@@ -32,7 +32,9 @@ from .world import counts
 from .world.connecting import Connections
 from .world.ownership import LOOK_S, Ownership
 from .world.resource_cache import World, slim
+from .world.rounds import Rounds
 from .world.statuses import Statuses
+from .world.traffic import Traffic
 
 log = logging.getLogger("stampede.operator")
 
@@ -42,6 +44,8 @@ BUNDLE = "Bundle"
 """Kind of an id whose rest names a ConfigMap with resources."""
 RESYNC_S = 300.0
 """Everything is looked at anew: what was not told, or was told and came to nothing."""
+LOST = "Lost"
+"""Kind of an id whose rest names a StompBroker: owners of it are gone that had not said so."""
 TIDY_S = 15.0
 CALM_S = 0.3
 """Slots and members change by the dozen: a broker is looked at once they are through."""
@@ -72,7 +76,9 @@ class Operator:
         self.applier = Applier(kube)
         self.connections = Connections(self.world, kube, self._on_cluster)
         self.ownership = Ownership(kube, self.world, self.events, self.clock, options.lease)
-        self.keyed = Keyed(self.world, kube, self.statuses, self.events, self.clock)
+        self.traffic = Traffic()
+        self.rounds = Rounds(self.world, self.traffic, self.queue.add, self.clock)
+        self.keyed = Keyed(self.world, kube, self.statuses, self.events, self.clock, self.traffic)
         self.bundles = Bundles(kube, self.events, self.world.resources, options.bundles)
         self.costs = Costs(kube, self.clock)
         self.workloads: Workloads | None = None
@@ -114,6 +120,7 @@ class Operator:
         self._loops = [
             asyncio.create_task(self._resync(), name="resync"),
             asyncio.create_task(self._hand_back(), name="memory"),
+            asyncio.create_task(self.rounds.follow(), name="traffic"),
         ]
         self.ready = True
 
@@ -194,6 +201,8 @@ class Operator:
     def _on_cluster(self, broker: Id, part: str, places: list[str]) -> None:
         if part in ("reachable", "owners", "edges", "slots", "cordons"):
             self.queue.add(broker, CALM_S)
+        if part == "owners":
+            self.queue.add(broker._replace(kind=LOST))
         if part == "reachable":
             self._sweep_of(broker.namespace, broker.name)
             for id in self._dependents(broker):
@@ -239,6 +248,9 @@ class Operator:
             broker = id._replace(kind=BROKER)
             cluster = self.world.clusters.get(broker)
             return await self.costs.reconcile(broker, cluster.connections) if cluster is not None else None
+        if id.kind == LOST:
+            await self._tell_lost(id._replace(kind=BROKER))
+            return None
         assert self.workloads is not None
         resource = self.world.resources.get(id)
         if resource is None or resource.leaving:
@@ -273,6 +285,14 @@ class Operator:
         return await work(resource)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _tell_lost(self, id: Id) -> None:
+        cluster, broker = self.world.clusters.get(id), self.world.resources.get(id)
+        for owner in cluster.take_lost() if cluster is not None else ():
+            why = f"{owner} is gone without having handed over; other owners take over what it led"
+            log.warning("%s: %s", id, why)
+            if broker is not None:
+                await self.events.tell(broker.raw, Told(WARNING, "OwnerLost", why), owner)
 
     async def _begin(self, informer: Informer) -> None:
         self._informers.append(informer)

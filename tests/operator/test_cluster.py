@@ -126,3 +126,17 @@ async def test_a_prefix_of_another_broker_is_not_taken_and_not_given_up():
         assert "/p/possession" in store.keys
     async with following(MemoryMetadata(store), holder=None) as (cluster, _):
         await eventually(lambda: cluster.known)
+
+
+async def test_an_owner_that_goes_without_a_word_is_lost_and_one_that_says_so_is_not():
+    store = MemoryStore()
+    for name in ("owner-0", "owner-1", "owner-2"):
+        store.commit([], [Put(f"/p/owners/{name}", member(name, "owner"))])
+    async with following(MemoryMetadata(store)) as (cluster, _):
+        await eventually(lambda: cluster.known)
+        leaving = Member("owner-1", "owner", "a:1", "boot", leaving=True).encode()
+        store.commit([], [Put("/p/owners/owner-1", leaving)])
+        store.commit([], [Delete("/p/owners/owner-1")])
+        store.commit([], [Delete("/p/owners/owner-2")])
+        await eventually(lambda: list(cluster.members) == ["owner-0"])
+        assert cluster.take_lost() == ["owner-2"] and cluster.take_lost() == []

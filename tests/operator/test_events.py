@@ -176,3 +176,26 @@ def test_certificates_and_etcd():
     there, gone = Condition("EtcdReachable", True, "Reachable"), Condition("EtcdReachable", False, "Unreachable", "x")
     assert changed([there], [gone], BROKER) == [Told(WARNING, "EtcdUnreachable", "x")]
     assert changed([], [gone], BROKER) == []  # a broker that has just been made
+
+
+def busy(**fields: object) -> dict:
+    return {"depth": 3, "deadLettered": 0, "blocked": False, **fields}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ({}, busy(), []),
+        ({}, busy(blocked=True), ["Blocked"]),
+        ({}, busy(deadLettered=5), []),
+        (busy(), busy(depth=9), []),
+        (busy(), busy(blocked=True), ["Blocked"]),
+        (busy(blocked=True), busy(), ["Unblocked"]),
+        (busy(), busy(deadLettered=2), ["DeadLetters"]),
+        (busy(deadLettered=2), busy(deadLettered=2), []),
+    ],
+)
+def test_an_address_that_is_full_and_dead_letters_that_grow_are_told_once(before, after, told):
+    one = resource(ADDRESS)
+    one.raw["status"] = before
+    assert [each.reason for each in events.turned(Resource(one.raw), after)] == told

@@ -209,7 +209,7 @@ def _parking(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -
         slot.reserve(turn)
         turn.appends.append(RunRecord(slot.number, HIDDEN, [hidden.id], run))
         first = run.ids[0]
-        hidden.numbered(run.ids[-1])
+        hidden.numbered(run.ids)
         prepared.publishes.append(
             Parked(
                 first,

@@ -274,7 +274,7 @@ def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], tur
         # Not paged (False): due messages go to the agenda when the log has them, by their position.
         entries += [(queue, paged, False) for queue, paged, _ in _spill(slot, command, part, others, turn)]
     for queue, part, _ in entries:
-        queue.numbered(part.ids[-1])
+        queue.numbered(part.ids)
     slot.hold(entries, turn.number, done)
 
 
@@ -294,7 +294,7 @@ def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], tu
         wishes.note(others, command.session, part)
         entries = [(queue, _crowded(slot, queue, part, turn)) for queue in others]
         for queue in others:
-            queue.numbered(part.ids[-1])
+            queue.numbered(part.ids)
         slot.reserve(turn)
         transient = _spill(slot, command, part, others, turn)[0][1]
         slot.hold([(queue, transient, paged) for queue, paged in entries], turn.number, done)
@@ -311,12 +311,13 @@ def _accept_durable(
             # it costs a needless `redelivered` after a crash.
             dispatched = True
             break
-    last = run.ids[-1]
+    ids = run.ids
+    last = ids[-1]
     entries: list[tuple[Queue, Run, bool]] = []
     spill: list[Queue] = []
     for queue in queues:
         paged = _crowded(slot, queue, run, turn)
-        queue.numbered(last)
+        queue.numbered(ids)
         # One that is not durable has no part in the durable record: paged, it needs one of its own.
         if not queue.durable:
             if paged:
@@ -326,8 +327,8 @@ def _accept_durable(
             queue.watermark.came(last, dispatched)
         entries.append((queue, run, paged))
     slot.reserve(turn)
-    ids = [kept[0].id] if len(kept) == 1 else [queue.id for queue in kept]
-    turn.appends.append(RunRecord(slot.number, command.address, ids, run, dispatched, command.dedup))
+    kept_in = [kept[0].id] if len(kept) == 1 else [queue.id for queue in kept]
+    turn.appends.append(RunRecord(slot.number, command.address, kept_in, run, dispatched, command.dedup))
     if spill:
         entries += _spill(slot, command, run, spill, turn)
     slot.hold(entries, turn.number, done)

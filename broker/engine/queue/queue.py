@@ -54,6 +54,7 @@ class Queue:
     gate                    accepted, waiting for the log.    pages   paged out.    delayed   not ready before a time.
     watermark               how far it may hand out.    restart   what is known of what came back at the restart.
     last                    last id ever published to this queue.    sent   highest id delivered.
+    came                    messages published to it since it is led here.    died   of it, dead letters since then.
     spilled                 transient records of this queue are in the journal.
     expiry                  earliest expiry of a message in memory, 0: none expires.    swept   looked for at that time.
     tries                   durable messages that were out before: how often in vain, and when they come again.
@@ -72,11 +73,11 @@ class Queue:
     """
 
     __slots__ = (
-        "address", "agenda", "auto_created", "book", "browsers", "choice", "consumers", "count", "declared",
-        "delayed", "deleted", "delivering", "durable", "expiry", "far", "filter", "gate", "handed", "hidden", "id",
-        "idle_since", "kind", "last", "leaving", "levels", "moving", "name", "nbytes", "out", "owed", "pace", "pages",
-        "paused", "ready", "recurring", "restart", "returned", "routing", "selector", "sent", "settings", "spilled",
-        "start", "subscription", "swept", "tied", "tries", "watermark", "weight",
+        "address", "agenda", "auto_created", "book", "browsers", "came", "choice", "consumers", "count", "declared",
+        "delayed", "deleted", "delivering", "died", "durable", "expiry", "far", "filter", "gate", "handed", "hidden",
+        "id", "idle_since", "kind", "last", "leaving", "levels", "moving", "name", "nbytes", "out", "owed", "pace",
+        "pages", "paused", "ready", "recurring", "restart", "returned", "routing", "selector", "sent", "settings",
+        "spilled", "start", "subscription", "swept", "tied", "tries", "watermark", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -116,7 +117,7 @@ class Queue:
         self.delayed = Delayed()
         self.watermark = DeliveryWatermark()
         self.restart = RestartState()
-        self.last = self.sent = 0
+        self.last = self.sent = self.came = self.died = 0
         self.spilled = False
         self.expiry = self.swept = 0
         self.consumers: list[Consumer] = []
@@ -226,9 +227,10 @@ class Queue:
 
     # ── what is ready ──────────────────────────────────────────────────────────────────────────────
 
-    def numbered(self, last: int) -> None:
-        """Messages up to this id have been published to it; where they go follows."""
-        self.last = last
+    def numbered(self, ids: Sequence[int]) -> None:
+        """These messages have been published to it; where they go follows."""
+        self.last = ids[-1]
+        self.came += len(ids)
 
     def enter(self, run: Run) -> None:
         """The run is ready, behind all others of its priority."""
@@ -479,6 +481,10 @@ class Queue:
         """A consumer has said what became of so many, or they are taken from it."""
         self.delivering -= count
 
+    def dead(self, count: int) -> None:
+        """So many of it are dead letters now, or nothing at all."""
+        self.died += count
+
     def came_back(self, runs: Iterable[Run]) -> None:
         """What was with a consumer goes to the head before anything is dispatched."""
         self.returned += runs
@@ -542,6 +548,7 @@ def receive(queues: list[Queue], run: Run, limit: int, touched: dict[Queue, None
     crowded: list[Queue] = []
     for queue in queues:
         queue.last = last
+        queue.came += count
         nbytes = queue.nbytes
         # `gate.entries`: something in front of it is not there yet.
         if nbytes > room or queue.gate.entries or queue.pages.paging:

@@ -78,7 +78,7 @@ def _rest(slot: Slot, source: str, run: Run, way: Forward, turn: Turn) -> None:
         run.spilled()
         queue.spills()
     turn.appends.append(RunRecord(slot.number, source, [queue.id], run))
-    queue.numbered(run.ids[-1])
+    queue.numbered(run.ids)
     paged = bool(len(queue.pages.index) or queue.gate.pages)  # behind what a restart has left
     slot.hold([(queue, run, paged)], turn.number)
 

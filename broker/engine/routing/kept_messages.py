@@ -68,7 +68,7 @@ def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
     if run.due <= turn.now:
         run.due_at(0)
     slot.number_run(run, turn.now)
-    queue.numbered(run.ids[-1])
+    queue.numbered(run.ids)
     durable = bool(run.flags & DURABLE) and queue.durable
     if slot.booked:
         limits.entered([queue], run)

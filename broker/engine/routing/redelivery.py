@@ -301,6 +301,7 @@ def unreadable(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -
 def dead_letter(slot: Slot, queue: Queue, run: Run, reason: str, turn: Turn) -> None:
     """To the dead letter address, or dropped if there is none."""
     slot.counters.add("dead_lettered", len(run.records))
+    queue.dead(len(run.records))
     settings = queue.settings
     to = dead_letter_queues.dead_letter_queue(settings, queue.address)
     _leave(

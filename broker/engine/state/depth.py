@@ -5,10 +5,11 @@ Rule: reads one slot, changes nothing, and costs as much as the addresses asked 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from ..address.address_settings import matches
+from ..address.quota import BLOCK
 from ..queue.queue import Queue
 from .slot import Slot
 from .slot_address import Address
@@ -31,6 +32,33 @@ def depths(slot: Slot, match: str) -> Iterator[dict[str, Any] | None]:
         yield from _of(slot.addresses[match])
 
 
+def busy(slot: Slot, names: Container[str]) -> Iterator[dict[str, Any] | None]:
+    """One entry for each address of these names, all of its queues together; None for each other queue or address.
+
+    came, died   messages that came into its queues, and dead letters of it, since they are led here: both only grow.
+    blocked      it is full, and whoever sends to it waits."""
+    for name, address in list(slot.addresses.items()):
+        if name not in names:
+            yield None
+            continue
+        sums = dict.fromkeys(("waiting", "delivering", "scheduled", "consumers", "came", "died"), 0)
+        for queue in list(address.queues.values()):
+            if not (queue.hidden or queue.deleted):
+                sums["waiting"] += _waiting(queue)
+                sums["delivering"] += queue.delivering
+                sums["scheduled"] += _later(queue)
+                sums["consumers"] += len(queue.consumers)
+                sums["came"] += queue.came
+                sums["died"] += queue.died
+            yield None
+        stock = address.stock
+        yield {"address": name, **sums, "blocked": stock is not None and stock.policy == BLOCK and stock.full()}
+
+
+def _waiting(queue: Queue) -> int:
+    return queue.count + queue.far + queue.pages.count + sum([len(run.records) for run in queue.returned])
+
+
 def _later(queue: Queue) -> int:
     return queue.delayed.count + (queue.agenda.count if queue.agenda else 0)
 
@@ -40,8 +68,7 @@ def _of(address: Address) -> Iterator[dict[str, Any] | None]:
         if queue.hidden or queue.deleted:
             yield None
             continue
-        waiting = queue.count + queue.far + queue.pages.count + sum([len(run.records) for run in queue.returned])
         yield {
-            "address": address.name, "queue": queue.name, "routing": queue.routing.name, "waiting": waiting,
+            "address": address.name, "queue": queue.name, "routing": queue.routing.name, "waiting": _waiting(queue),
             "delivering": queue.delivering, "scheduled": _later(queue), "consumers": len(queue.consumers),
         }  # fmt: skip

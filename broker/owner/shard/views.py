@@ -15,6 +15,7 @@ from broker.engine.address.address_settings import first_said
 from broker.engine.consumers.consumer import Consumer
 from broker.engine.queue.queue import Queue
 from broker.engine.state import portrait
+from broker.engine.state.depth import busy
 from broker.engine.state.slot import Slot
 from broker.engine.state.slot_address import Address
 from broker.engine.state.why import why
@@ -170,6 +171,12 @@ class Views:
         journal = self._shard.journal
         disk = {"bytes": journal.disk_bytes(), "free": journal.free_bytes, "space": journal.space.name.lower()}
         return {**sums, "since_start": done, "disk": disk, "slots": len(self._shard.engines)}
+
+
+def busy_addresses(shard: Shard) -> Iterator[dict[str, Any] | None]:
+    """Of the addresses that the settings name, in the slots led here, bit by bit (engine/state/depth.py)."""
+    for engine in list(shard.engines.values()):
+        yield from busy(engine.shown, shard.settings.engine.addresses)
 
 
 def _ask(question: Question) -> Ask:

@@ -208,12 +208,19 @@ _SPEC_RULES = (
 
 COLUMNS = (
     ("Address", "string", ".status.address", 0),
-    ("Partitions", "integer", ".spec.settings.partitions", 0),
-    ("Queues", "integer", ".status.queues", 0),
+    ("Partitions", "integer", ".spec.settings.partitions", 1),
+    ("Depth", "integer", ".status.depth", 0),
+    ("Consumers", "integer", ".status.consumers", 0),
+    ("In/s", "integer", ".status.inPerSecond", 0),
+    ("Out/s", "integer", ".status.outPerSecond", 1),
+    ("Dead", "integer", ".status.deadLettered", 0),
+    ("Queues", "integer", ".status.queues", 1),
     ("DLQ", "string", ".spec.settings.deadLetterAddress", 1),
     ("Broker", "string", ".spec.brokerRef.name", 1),
     ("Revision", "integer", ".status.etcdRevision", 1),
-    ("Programmed", "string", '.status.conditions[?(@.type=="Programmed")].status', 0),
+    ("Blocked", "boolean", ".status.blocked", 1),
+    ("Changed", "date", ".status.lastChange", 1),
+    ("Programmed", "string", '.status.conditions[?(@.type=="Programmed")].status', 1),
     ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
 )
 
@@ -224,4 +231,21 @@ def status() -> dict[str, Schema]:
         "queues": {"type": "integer", "format": "int32", "description": "How many queues it declares."},
         "adopted": {"type": "boolean", "description": "Its keys had been set by hand before."},
         "etcdRevision": {"type": "integer", "format": "int64", "description": "Of the last change of its keys."},
+        "depth": _number(
+            "Messages in all its queues: waiting, being consumed and not due yet. Coarse, like all of these."
+        ),
+        "consumers": _number("Of all its queues."),
+        "inPerSecond": _number("Messages a second that came into its queues; of a topic one for each subscription."),
+        "outPerSecond": _number("Messages a second that left its queues: consumed, expired, moved."),
+        "deadLettered": _number("At least so many of its messages became dead letters. It only grows."),
+        "blocked": {"type": "boolean", "description": "It is full, and whoever sends to it waits (fullPolicy BLOCK)."},
+        "lastChange": {
+            "type": "string",
+            "format": "date-time",
+            "description": "When these numbers were last written anew.",
+        },
     }
+
+
+def _number(description: str) -> Schema:
+    return {"type": "integer", "format": "int64", "description": description}

@@ -27,6 +27,7 @@ from ..world import entries
 from ..world.cluster import Cluster
 from ..world.resource_cache import World, place_of
 from ..world.statuses import Statuses
+from ..world.traffic import Traffic
 from . import passcodes, speaking
 
 log = logging.getLogger("stampede.operator")
@@ -44,12 +45,15 @@ class Raced(BrokerError):
 class Keyed:
     """`pending`: by the id of a broker, resources that wait for members to apply their revision, and that revision."""
 
-    def __init__(self, world: World, kube: Kube, statuses: Statuses, events: Events, clock: Clock) -> None:
+    def __init__(
+        self, world: World, kube: Kube, statuses: Statuses, events: Events, clock: Clock, traffic: Traffic | None = None
+    ) -> None:  # fmt: skip
         self._world = world
         self._kube = kube
         self._statuses = statuses
         self._events = events
         self._clock = clock
+        self._traffic = traffic or Traffic()
         self.pending: dict[Id, dict[Id, int]] = {}
         self._settling: dict[Id, int] = {}
         self.drifts = 0
@@ -60,7 +64,8 @@ class Keyed:
         if (left := paused(resource, now)) is not None:
             return await self._statuses.paused(resource, left, now)
         spec = resource.spec(AddressSpec)
-        fields = {"address": spec.name or spec.match, "queues": len(spec.queues)}
+        fields: Table = {"address": spec.name or spec.match, "queues": len(spec.queues)}
+        fields |= self._traffic.fields(resource.id, resource.status)
         cluster = self._world.clusters.get(Id(BROKER, resource.id.namespace, resource.broker))
         if circle := self._world.circles.through(resource, self._heard(resource, cluster)):
             why = f"its diverts lead back to it: {' → '.join(circle)}; each message would be there many times"

@@ -137,12 +137,34 @@ def turned(resource: Resource, status: Table) -> list[Told]:
             found.append(Told(WARNING, "SecretMissing", new["message"]))
         elif type == "EtcdReachable" and (old.get("status"), new["status"]) == ("True", "False"):
             found.append(Told(WARNING, "EtcdUnreachable", new["message"]))
+    found += _traffic(resource.status, status)
     rotated, last = status.get("lastRotated"), resource.status.get("lastRotated")
     until = status.get("graceUntil")
     # Times have whole seconds: a passcode that is changed in the second it was made shows by its grace.
     if rotated and last and (rotated != last or (until and until != resource.status.get("graceUntil"))):
         grace = f"; the one before works until {until}" if until else ""
         found.append(Told(NORMAL, "PasscodeRotated", f"the passcode is another one now{grace}"))
+    return found
+
+
+def _traffic(before: Table, after: Table) -> list[Told]:
+    """Of an Address: it is full, its messages become dead letters. Of numbers that were not told before nobody knows
+    when they came to be."""
+    found = []
+    if "blocked" in after and bool(before.get("blocked")) != after["blocked"]:
+        if after["blocked"]:
+            why = (
+                f"the address is full ({after.get('depth', 0)} messages): whoever sends to it waits (fullPolicy BLOCK)"
+            )
+            found.append(Told(WARNING, "Blocked", why))
+        elif before:
+            found.append(Told(NORMAL, "Unblocked", "there is room again for messages"))
+    more = after.get("deadLettered", 0) - before.get("deadLettered", after.get("deadLettered", 0))
+    if more > 0:
+        why = (
+            f"{more} more of its messages became dead letters, {after['deadLettered']} in all; `stampede dlq` says why"
+        )
+        found.append(Told(WARNING, "DeadLetters", why))
     return found
 
 

@@ -66,6 +66,9 @@ class Cluster:
         self.applied: dict[str, int] = {}
         self.connections: dict[str, int] = {}
         """By the edge's id."""
+        self.lost: list[str] = []
+        """Owners that are gone without having said that they end, for whoever tells people."""
+        self._staying: set[str] = set()
         self.marks: dict[str, set[str]] = {}
         """uid of a resource → keys of `config` whose marker names it."""
         self._mark_of: dict[str, str] = {}
@@ -190,6 +193,8 @@ class Cluster:
         def tell(changes: list[Change]) -> None:
             if part in ("owners", "edges"):
                 self._members = None
+                if part == "owners":
+                    self._follow(changes)
             elif part == "slots":
                 self._records = None
             elif part == "applied":
@@ -201,6 +206,23 @@ class Cluster:
             self._changed(part, [change.key.removeprefix(prefix) for change in changes])
 
         return tell
+
+    def _follow(self, changes: list[Change]) -> None:
+        """Which owners have said that they go, and which of them are gone without."""
+        for change in changes:
+            id = last_part(change.key)
+            if change.value is None:
+                if id in self._staying:
+                    self.lost.append(id)
+                self._staying.discard(id)
+            elif (member := self.members.get(id)) is not None and not member.leaving:
+                self._staying.add(id)
+            else:
+                self._staying.discard(id)
+
+    def take_lost(self) -> list[str]:
+        lost, self.lost = self.lost, []
+        return lost
 
     def _mark(self, changes: list[Change]) -> None:
         for change in changes:

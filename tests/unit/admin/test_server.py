@@ -156,3 +156,18 @@ async def test_depths_are_looked_at_in_pieces():
         queues = (await answer.json())["queues"]
     await server.stop()
     assert len(queues) == 500 and queues[0] == {"address": "a", "queue": "1"}
+
+
+async def test_what_goes_on_at_addresses_is_told_in_lines_as_it_is_read():
+    def busy():
+        for n in range(1000):
+            yield {"address": f"a{n}", "came": n} if n % 2 else None
+
+    server = AdminServer(AdminSettings(port=0), [], lambda: (True, {}), busy=busy)
+    await server.start()
+    async with ClientSession(f"http://127.0.0.1:{server.port}") as http, http.get("/api/busy") as answer:
+        lines = [json.loads(line) async for line in answer.content]
+        assert answer.content_type == "application/x-ndjson" and answer.headers["Cache-Control"] == "no-store"
+    await server.stop()
+    assert len(lines) == 501 and lines[0] == {"address": "a1", "came": 1}
+    assert lines[-1] == {"end": True}, "an answer that is cut short is not taken for a whole one"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from broker.engine.state.depth import depths
+import pytest
+
+from broker.core.address import Outcome
+from broker.engine.state.depth import busy, depths
 
 from .world import INDIVIDUAL, MULTICAST, World, bodies, ids
 
@@ -70,3 +73,42 @@ def test_a_queue_that_nobody_may_see_is_not_told():
     queues = world.engine._slot.addresses["t"].queues
     queues["c.s"].hidden = True
     assert told(world, "t") == {} and list(depths(world.engine._slot, "t")) == [None] * len(queues)
+
+
+def busied(world: World, *names: str) -> dict[str, dict]:
+    return {row.pop("address"): row for row in busy(world.engine._slot, names) if row is not None}
+
+
+def test_an_address_tells_of_all_its_queues_together_what_is_there_what_came_and_what_died():
+    world = World(max_delivery_attempts=1, dead_letter_address="dead")
+    world.subscribe(1, "t", routing=MULTICAST, queue="c.one", durable=True, ack=INDIVIDUAL)
+    world.subscribe(2, "t", routing=MULTICAST, queue="c.two", durable=True, ack=INDIVIDUAL, credit_messages=1)
+    world.publish("t", *bodies(3), durable=True, routing=MULTICAST)
+    world.publish("q", *bodies(2))
+    world.publish("q", *bodies(3), durable=True)
+    world.settle_down()
+    found = busied(world, "t", "q")
+    assert found["t"] == {
+        "waiting": 2, "delivering": 4, "scheduled": 0, "consumers": 2, "came": 6, "died": 0, "blocked": False,
+    }  # fmt: skip
+    assert (found["q"]["waiting"], found["q"]["came"], found["q"]["consumers"]) == (5, 5, 0)
+    world.settle(2, ids(world.effects, 2)[0], outcome=Outcome.NACK)
+    world.settle_down()
+    assert busied(world, "t")["t"]["died"] == 1
+    assert set(busied(world, "t")) == {"t"}, "and no other one is told"
+
+
+@pytest.mark.parametrize(("policy", "blocked"), [("BLOCK", True), ("FAIL", False)])
+def test_an_address_that_is_full_says_that_whoever_sends_to_it_waits(policy: str, blocked: bool):
+    world = World(full_policy=policy, max_size_messages=2)
+    world.publish("q", b"1")
+    assert not busied(world, "q")["q"]["blocked"]
+    world.publish("q", b"2")
+    assert busied(world, "q")["q"]["blocked"] is blocked
+
+
+def test_a_slot_of_many_addresses_is_looked_at_in_pieces():
+    world = World()
+    for n in range(5):
+        world.publish(f"b{n}", b"1")
+    assert list(busy(world.engine._slot, ())) == [None] * 5
