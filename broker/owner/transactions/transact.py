@@ -85,11 +85,11 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
         touched[shard.engine(command.slot)] = None
         yield from shard.crossing.transact(command, turn)
         return
-    engine = shard.engine(command.slot)
-    touched[engine] = None
+    first = shard.engine(command.slot)
+    touched[first] = None
     # An edge that got no answer repeats the COMMIT with its number.
-    if command.dedup is not None and engine.duplicate(command.dedup):
-        engine.again(command, turn)
+    if command.dedup is not None and first.duplicate(command.dedup):
+        first.again(command, turn)
         return
     # One message with a known _AMQ_DUPL_ID: then this is a COMMIT that was sent before, and none of its messages is
     # published again; its ACKs still count.
@@ -110,7 +110,7 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
                     raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
             shard.engine(part.slot).check(part, asked)
     except RefusedError as refused:
-        engine.refuse(command, refused, turn)
+        first.refuse(command, refused, turn)
         return
     group = turn.part()
     # Small ones are one step, but for what they make others do: a part may wake dozens of wildcards.
@@ -129,11 +129,12 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
         engine.handle(part, group)
         touched[engine] = None
     if command.dedup is not None:
-        # In the group: the number is durable exactly if what it stands for is.
-        engine.remember(command.dedup, group)
+        # In the group: the number is durable exactly if what it stands for is. Numbers count in the slot that was
+        # asked: in another one they are those of other transactions.
+        first.remember(command.dedup, group)
     merge(group, turn)
     if command.seq:
-        engine.after(Done(command.session, command.seq), turn)
+        first.after(Done(command.session, command.seq), turn)
 
 
 def carry_moves(shard: Engines, turn: Turn, touched: Touched) -> None:

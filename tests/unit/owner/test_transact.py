@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.commands import Hold, Settle
-from broker.core.effects import Deliver, Refused
+from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.ids import slot_of
 from broker.owner.transactions import transact
@@ -54,6 +54,18 @@ def test_a_power_loss_in_the_middle_leaves_nothing_of_it(world: World, at: int) 
     world.start()
     given = world.given()
     assert given == ([b"\n\0x"] * MANY if whole else [b"\n\0old"] * 300)
+
+
+def test_its_number_counts_in_the_slot_that_was_asked_and_in_no_other(world: World) -> None:
+    """Each slot of an edge has sequences of its own: the same number in another slot is another transaction."""
+    first, other = NAMES[0], next(name for name in NAMES if slot_of(name) != slot_of(NAMES[0]))
+    for parts in ([send(first), send(other)], [send(other), send(first)], [send(other), send(first)]):
+        asked = commit(parts)
+        asked.counts_as((77, 1))
+        world.do(asked)
+    assert [effect.seq for effect in world.of(Done)] == [7, 7, 7], "the last one is a repetition, and answered"
+    world.do(consume(first, 5), consume(other, 6))
+    assert sum([len(effect.run) for effect in world.of(Deliver)]) == 4
 
 
 def test_one_that_is_refused_has_done_nothing(world: World) -> None:
