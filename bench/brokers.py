@@ -157,6 +157,22 @@ class Stampede(Broker):
         return [*argv, "--data", str(self.folder / "data")], {}
 
 
+class StampedeEdges(Stampede):
+    """The same with edge processes, one for each core (`--edges`); CPU and memory are those of all processes."""
+
+    name = "edges"
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        argv, extra = super().command()
+        return [*argv, "--edges", os.environ.get("BENCH_EDGES", str(max(os.cpu_count() or 2, 2)))], extra
+
+    def load_arguments(self) -> list[str]:
+        arguments = super().load_arguments()
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        arguments[arguments.index("--pid") + 1] = ",".join([str(self.pid), *children])
+        return arguments
+
+
 class RabbitMQ(Broker):
     """Debian's rabbitmq-server with its STOMP plugin; its own epmd, so that it meets no other node."""
 
@@ -244,4 +260,4 @@ class ActiveMQ(Broker):
         return ["java", *options, "-jar", str(self.jar), "start", f"xbean:file:{self.folder}/activemq.xml"], {}
 
 
-BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (Stampede, RabbitMQ, ActiveMQ)}
+BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (Stampede, StampedeEdges, RabbitMQ, ActiveMQ)}

@@ -93,6 +93,7 @@ class AdminServer:
         self._ready = ready
         self._depths = depths
         self._surveys = surveys
+        self._asking_first: list[Callable[[], Awaitable[None]]] = []
         self._slot_check = check
         self._slots = slots
         self._busy_addresses = busy
@@ -107,6 +108,10 @@ class AdminServer:
     def add(self, source: MetricSource) -> None:
         """One more, before it starts."""
         self._sources.append(source)
+
+    def ask_first(self, asking: Callable[[], Awaitable[None]]) -> None:
+        """Other processes are asked for what a source tells, before each scrape. Before it starts."""
+        self._asking_first.append(asking)
 
     def follow(self, early: EarlyServer | None) -> None:
         """Who has answered until now, if somebody has: its socket is taken over. Before start()."""
@@ -203,6 +208,8 @@ class AdminServer:
     async def _metrics(self, request: web.Request) -> web.Response:
         assert self._exposition is not None  # requests come after start()
         async with self._scraping:
+            for asking in self._asking_first:
+                await asking()
             for survey in self._surveys:
                 await self._in_pieces(survey())
             await self._in_pieces(self._exposition.gather())

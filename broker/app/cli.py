@@ -12,7 +12,7 @@ import click
 
 from broker import __version__
 
-from .commands.options import serve_options, settings_of, source_of
+from .commands.options import edges_option, serve_options, settings_of, source_of
 
 _LAZY = {
     "cluster": "commands.cluster_cli",
@@ -82,9 +82,12 @@ def main() -> None:
 
 
 @main.command(cls=ServeCommand)
+@edges_option
 @serve_options
 def serve(**options: Any) -> None:
-    """Run a broker in this process until SIGTERM or Ctrl-C."""
+    """Run a broker in this process until SIGTERM or Ctrl-C.
+
+    With --edges N clients are served by N more processes, so that more than one core is used."""
     settings = settings_of(**options)
     from .process.logs import set_up
     from .standalone import run

@@ -18,7 +18,7 @@ from broker.cluster.keys import Keys
 from broker.cluster.membership import Membership
 from broker.cluster.slots import SlotTable
 from broker.config.settings import EngineSettings, Settings
-from broker.core.errors import BrokerError
+from broker.core.errors import BrokerError, ConfigError
 from broker.core.metrics import Metric
 from broker.core.slots import Member
 from broker.metadata.etcd import EtcdMetadata
@@ -43,6 +43,8 @@ class ClusterProcess:
 
     def __init__(self, settings: Settings) -> None:
         """Raises ConfigError."""
+        if settings.edge.processes != "0":
+            raise ConfigError("edge.processes is for `stampede serve`: leave it out, a cluster has more edges instead.")
         name = settings.cluster.id or socket.gethostname()
         self.memory = memory_of(settings)
         settings = fitted(settings, self.memory.limit)

@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from broker.config.changes import tables_of, with_tables
 from broker.config.load import SettingsSource
 from broker.config.permissions import groups_of
 from broker.config.settings import Settings
+from broker.core.errors import ConfigError
 from broker.edge.access.auth import make_authenticator, users_file
 from broker.edge.access.listener import Listeners, listen_host
 from broker.edge.access.outside import Outside
@@ -31,6 +33,7 @@ from broker.edge.destinations.directory import Directory, LocalClientIds, LocalN
 from broker.edge.edge import Edge
 from broker.edge.transport.timers import TimerWheel
 from broker.journal.journal import Journal
+from broker.link.codec.codec import number_at_edge
 from broker.link.local import LocalOwner
 from broker.owner.commit.io_thread import IoThread
 from broker.owner.shard.shard import Shard
@@ -39,6 +42,8 @@ from broker.seams.clock import SteadyClock, SystemClock
 from broker.seams.entropy import token
 from broker.seams.files import OsFiles
 
+from .edges.parent import EdgeProcesses
+from .edges.start import memory_shares, processes_of, refuse_more_partitions, refuse_undivided
 from .live.administration import ThisNode, api
 from .live.bridging import inside_of
 from .live.live import LiveSettings
@@ -70,7 +75,16 @@ class Standalone:
         self.live = LiveSettings(settings, source)
         self._tokens = LiveTokens(settings.data)
         settings = self.live.settings
-        self.memory = memory_of(settings)
+        self._several = processes_of(settings)
+        shares = (settings.memory.limit_bytes, 0)
+        if self._several:
+            refuse_undivided(settings, self._several)
+            shares = memory_shares(settings, self._several)
+            self.live.forbid(refuse_more_partitions)
+        self.memory = memory_of(replace(settings, memory=replace(settings.memory, limit_bytes=shares[0])))
+        self._memory_each = shares[1]
+        self._names = LocalNames()
+        self.processes: EdgeProcesses | None = None
         settings = self.settings = fitted(settings, self.memory.limit)
         self.loop = asyncio.get_running_loop()
         self.clock = SystemClock()
@@ -116,9 +130,7 @@ class Standalone:
         )  # fmt: skip
         self.beats = TimerWheel(self.loop)
         self.port = LocalOwner(self.shard, bodies)
-        names = self._names = LocalNames()
-        directory = Directory(LocalClientIds(settings.edge.client_id_in_use), names)
-        self.edge = self._made_edge(directory)
+        self._make_edge(bodies, page_in)
         self.shard.blame.names_by(self.edge.who)
         self.edge.known_outside(self._outside)
         self._outside.start()
@@ -134,13 +146,13 @@ class Standalone:
             await early.stop()
             raise
         for engine in self.shard.engines.values():
-            names.learn(engine.subscriptions())
+            self._names.learn(engine.subscriptions())
         host = listen_host(settings.edge, self.auth.has_users)
         self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
         self.bridges = Bridges(inside_of(self.edge))
         self._make_admin()
         try:
-            await self.listeners.start()
+            await self._listen()
             if settings.log_reads.port >= 0:
                 await self._start_reads()
         except BaseException:
@@ -153,16 +165,39 @@ class Standalone:
         self.bridges.start()
         self._maintain_soon(MAINTAIN_S)
 
-    def _made_edge(self, directory: Directory) -> Edge:
-        settings, tracing, traced = self.settings, self._tracing, None
+    def _make_edge(self, bodies: IoThread, page_in: IoThread) -> None:
+        """Of all clients, or where they have processes of their own, of bridges and operators."""
+        settings, names, tokens = self.settings, self._names, None
+        directory = Directory(LocalClientIds(settings.edge.client_id_in_use), names)
+        if self._several:
+            self.processes = EdgeProcesses(
+                self._several, self._memory_each, lambda: self.settings, self.clock, names, self._fail
+            )
+            directory, tokens = self.processes.directory, self.processes.tokens
+        tracing, traced = self._tracing, None
         if tracing is not None:
             traced = tracing.port(self.port, tracing.owner(self.shard))
-        edge = Edge(
-            settings, traced or self.port, self.clock, self.beats, self.auth, token(4), directory, memory=self.memory
+        self.edge = Edge(
+            settings, traced or self.port, self.clock, self.beats, self.auth, token(4), directory, tokens, self.memory
         )
         if tracing is not None and traced is not None:
-            tracing.edge(edge, traced)
-        return edge
+            tracing.edge(self.edge, traced)
+        if self.processes is not None:
+            self.processes.own(
+                self.shard, self.journal, self.edge, self.loop.call_soon, self.loop.call_later, bodies, page_in
+            )
+
+    async def _listen(self) -> None:
+        """Here, or in processes of their own."""
+        if self.processes is None:
+            await self.listeners.start()
+            return
+        if grown := self._grown_meanwhile():
+            raise ConfigError(
+                f"{min(grown)[:200]} has more partitions than its durable subscriptions know: start once without "
+                "edge.processes (--edges), until messages follow."
+            )
+        await self.processes.start(self.listeners)
 
     def _make_admin(self) -> None:
         """Numbers, health, and the API for operators."""
@@ -176,12 +211,15 @@ class Standalone:
         )
         if self._tracing is not None:
             self.admin.add(self._tracing)
+        if self.processes is not None:
+            self.admin.add(self.processes)
+            self.admin.ask_first(self.processes.gather)
         self.admin.follow(self._early)
         node = ThisNode(
             "standalone", "standalone", lambda: self.settings, self.readiness, lambda: self.auth.has_users,
             self.memory, self.live,
         )  # fmt: skip
-        views = LocalOwners(Views(self.shard, self.clock).answer)
+        views = LocalOwners(Views(self.shard, self.clock, number_at_edge if self._several else int).answer)
         offered = api(
             node,
             self.admin,
@@ -193,13 +231,14 @@ class Standalone:
             self.port.submit,
             self.live,
             tokens=self._tokens,
+            elsewhere=self.processes,
         )
         self.admin.offer(offered)
         self._newcomers = NewPartitions(views, offered.desk, self._names.address_of)
         self.edge.grow_with(self._newcomers, self._grown_meanwhile())
-        self.live.use(self._apply, LiveUsers(
-            users_file(settings), partial(self.edge.heed, self.auth), groups_of(settings.admin.administrators)
-        ))  # fmt: skip
+        self.live.use(
+            self._apply, LiveUsers(users_file(settings), self._heed_users, groups_of(settings.admin.administrators))
+        )
 
     def _grown_meanwhile(self) -> dict[str, int]:
         """Addresses that were given partitions while the broker did not run: how many all their durable subscriptions
@@ -227,6 +266,11 @@ class Standalone:
         await self.reads.start(host)
         self.admin.add(self.reads)
 
+    async def _heed_users(self) -> None:
+        self.edge.heed(self.auth)
+        if self.processes is not None:
+            await self.processes.heed_users()
+
     async def _apply(self, settings: Settings) -> None:
         """Entries of settings have changed: returns when they are in use, and in the log."""
         before, now = self.settings, with_tables(self.settings, tables_of(settings))
@@ -247,6 +291,8 @@ class Standalone:
             self.shard.in_turn(slot, lambda _engine, _turn: self.shard.durable(done.set))
             await self._unless_failed(done)
         self.settings = now
+        if self.processes is not None:
+            await self.processes.change(before, now)
 
     async def _unless_failed(self, event: asyncio.Event) -> None:
         """Until it is set, or the broker cannot go on."""
@@ -267,6 +313,8 @@ class Standalone:
         self._ready = False
         await self.bridges.stop()
         self.listeners.stop_accepting()
+        if self.processes is not None:
+            await self.processes.stop()
         drained = asyncio.Event()
         self.edge.drain(drained.set)
         try:
@@ -295,6 +343,8 @@ class Standalone:
             await asyncio.wait_for(idle.wait(), self.settings.edge.drain_timeout_s)
         except TimeoutError:
             log.warning("stopping with a commit under way; the journal will be recovered at the next start")
+        if self.processes is not None:
+            await self.processes.stop()
         self.beats.stop()
         if self.reads is not None:
             await self.reads.stop()
@@ -313,7 +363,14 @@ class Standalone:
             return False, {"owner": self.shard.stopped}
         if not self._ready:
             return False, {"owner": "starting or stopping"}
-        return True, {"owner": "ok", **self.space.details(), **self.memory.details()}
+        details = {"owner": "ok", **self.space.details(), **self.memory.details()}
+        if self.processes is None:
+            return True, details
+        return self.processes.serving, {**details, **self.processes.details()}
+
+    def _fail(self, why: str) -> None:
+        if not self.failed.done():
+            self.failed.set_result(why)
 
     def _maintain_soon(self, after: float) -> None:
         self._maintain = self.loop.call_later(after, self._maintain_step)

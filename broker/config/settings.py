@@ -79,6 +79,12 @@ class EdgeSettings:
         "largest WebSocket frame payload; 0: as large as a STOMP frame may be",
         "it is streamed, so it costs no memory; @stomp/stompjs sends a body of any size as one",
     )
+    processes: str = setting(
+        "0",
+        "processes",
+        "of `stampede serve` that speak STOMP and share its ports; auto: one for each core; 0: one process does all",
+        "one process uses one core: routing and the journal take a fifth of what reading and writing frames takes",
+    )
     max_connections: int = setting(20_000, "connections", "of this process", "about 6 KiB each")
     max_connections_per_ip: int = setting(
         20_000, "connections", "from one client address", "lower it where clients are not behind a proxy"

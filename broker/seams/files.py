@@ -10,9 +10,14 @@ import fcntl
 import os
 import resource
 import tempfile
-from typing import Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
 
 from .entropy import token
+
+LONGEST_ADDRESS: Final = 100
+"""Bytes that the path of a unix socket may have, with some to spare (108 on Linux, 104 elsewhere)."""
 
 
 class File(Protocol):
@@ -160,6 +165,19 @@ class OsFiles:
             os.close(fd)
             raise
         return OsFile(fd)
+
+
+@contextmanager
+def reached(path: str) -> Iterator[str]:
+    """The path as the address of a unix socket, to bind or to connect: a long one goes by its folder."""
+    if len(os.fsencode(path)) <= LONGEST_ADDRESS:
+        yield path
+        return
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
+    finally:
+        os.close(folder)
 
 
 def open_file_limit() -> int:

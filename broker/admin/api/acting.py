@@ -23,7 +23,7 @@ from broker.wire.rules import RESERVED
 from .access import Who
 from .calls import DOTS, ApiOp, Call
 from .params import Param
-from .ports import ClientsPort
+from .ports import ClientsPort, ElsewherePort
 from .problems import Problem, bad_value, unknown
 from .reading import FQQN, Reading, absent
 
@@ -41,7 +41,10 @@ _FORCE = Param("force", "also if somebody consumes it: consumers get an ERROR", 
 class Acting:
     """The handlers."""
 
-    def __init__(self, reading: Reading, desk: Desk, clients: ClientsPort) -> None:
+    def __init__(
+        self, reading: Reading, desk: Desk, clients: ClientsPort, elsewhere: ElsewherePort | None = None
+    ) -> None:
+        self._elsewhere = elsewhere
         self._reading = reading
         self._desk = desk
         self._clients = clients
@@ -252,7 +255,11 @@ class Acting:
     async def disconnect(self, call: Call) -> Any:
         id = call.path["id"]
         why = f"{call.who.name} has ended this connection"
-        if not (id.isascii() and id.isdigit() and len(id) < 19 and self._clients.disconnect(int(id), why)):
+        known = id.isascii() and id.isdigit() and len(id) < 19
+        ended = known and self._clients.disconnect(int(id), why)
+        if known and not ended and self._elsewhere is not None:
+            ended = await self._elsewhere.disconnect(int(id), why)
+        if not ended:
             raise unknown("connection", id, "it has ended; GET connections lists those of now")
         return {"name": id, "address": "", "done": True}
 

@@ -45,6 +45,18 @@ class ClientsPort(Protocol):
         ...
 
 
+class ElsewherePort(Protocol):
+    """The connections of other processes of this broker."""
+
+    async def ask(self, question: Question) -> tuple[list[Answer], list[Missing]]:
+        """What they say, as ClientsPort.answer; who has said nothing."""
+        ...
+
+    async def disconnect(self, id: int, why: str) -> bool:
+        """Ends one; False: none of them has it."""
+        ...
+
+
 class LoginsPort(Protocol):
     """Users, as for STOMP."""
 

@@ -16,7 +16,7 @@ from broker.owner.shard.views import SORTS
 from .access import Who
 from .calls import ApiOp, Call, Caller, named
 from .params import Param, listing, question, token
-from .ports import Answer, ClientsPort, Missing, Owners, ProcessPort
+from .ports import Answer, ClientsPort, ElsewherePort, Missing, Owners, ProcessPort
 from .problems import Problem, unknown
 
 FQQN = "::"
@@ -44,7 +44,17 @@ _QUEUE_FILTERS = (
 class Reading:
     """The handlers."""
 
-    def __init__(self, owners: Owners, clients: ClientsPort, node: ProcessPort, caller: Caller, delimiter: str) -> None:
+    def __init__(
+        self,
+        owners: Owners,
+        clients: ClientsPort,
+        node: ProcessPort,
+        caller: Caller,
+        delimiter: str,
+        elsewhere: ElsewherePort | None = None,
+    ) -> None:
+        """elsewhere: None: this process has all connections that it can tell of."""
+        self._elsewhere = elsewhere
         self._owners = owners
         self._clients = clients
         self._node = node
@@ -85,8 +95,11 @@ class Reading:
 
     async def overview(self, call: Call) -> Any:
         answers, missing = await self._owners.ask({"kind": "totals"})
-        clients = await self._caller.work(self._clients.answer({"kind": "clients"}))
-        return {**self._node.about(), "messaging": summed(answers), "clients": clients, "missing": named(missing)}
+        clients, silent = await self._of_clients({"kind": "clients"})
+        return {
+            **self._node.about(), "messaging": summed(answers), "clients": summed(clients),
+            "missing": named([*missing, *silent]),
+        }  # fmt: skip
 
     async def queues(self, call: Call) -> Any:
         return await self._list("queues", call.who, call.query)
@@ -111,22 +124,29 @@ class Reading:
 
     async def connections(self, call: Call) -> Any:
         asked = question("connections", call.query)
-        return listed(asked, [await self._caller.work(self._clients.answer(asked))], [])
+        return listed(asked, *await self._of_clients(asked))
 
     async def connection(self, call: Call) -> Any:
         id = call.path["id"]
         if not (id.isascii() and id.isdigit() and len(id) < 19):
             raise unknown("connection", id, "its id is a number; GET connections lists them")
-        answer = await self._caller.work(self._clients.answer({"kind": "connection", "id": int(id)}))
-        if not answer:
+        answers, missing = await self._of_clients({"kind": "connection", "id": int(id)})
+        answer = next(filter(None, answers), None)
+        if answer is None and missing:
+            raise absent(missing, "ask again when it is back")
+        if answer is None:
             raise unknown("connection", id, "it has ended; GET connections lists those of now")
         asked = {"limit": 500, "sort": "consumer", "session": int(id)}
         found = await self._list("consumers", call.who, asked)
         return {**answer, "consumers": found["items"]}
 
     async def acceptors(self, call: Call) -> Any:
-        rows = (await self._caller.work(self._clients.answer({"kind": "acceptors"})))["rows"]
-        return {"items": rows, "total": len(rows), "next": None, "missing": []}
+        answers, missing = await self._of_clients({"kind": "acceptors"})
+        rows: dict[str, Answer] = {}
+        for row in [row for answer in answers for row in answer["rows"]]:
+            known = rows.setdefault(row["name"], {**row, "connections": 0})
+            known["connections"] += row["connections"]
+        return {"items": list(rows.values()), "total": len(rows), "next": None, "missing": named(missing)}
 
     async def settings(self, call: Call) -> Any:
         part, changed = call.query.get("q", ""), call.query.get("changed")
@@ -136,6 +156,14 @@ class Reading:
             if part in row["name"] and (changed is None or (row["source"] != "default") is changed)
         ]
         return {"items": rows, "total": len(rows), "next": None, "missing": []}
+
+    async def _of_clients(self, asked: dict[str, Any]) -> tuple[list[Answer], list[Missing]]:
+        """Of all processes that have connections of this broker."""
+        own = await self._caller.work(self._clients.answer(asked))
+        if self._elsewhere is None:
+            return [own], []
+        others, missing = await self._elsewhere.ask(asked)
+        return [own, *others], missing
 
     # ── what others need as well ───────────────────────────────────────────────────────────────────
 

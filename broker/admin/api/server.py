@@ -25,6 +25,7 @@ from .ports import (
     Answer,
     ClientsPort,
     ConfigPort,
+    ElsewherePort,
     LoginsPort,
     Missing,
     Owners,
@@ -72,17 +73,19 @@ class Api:
         config: ConfigPort | None = None,
         topology: TopologyPort | None = None,
         tokens: TokensPort | None = None,
+        elsewhere: ElsewherePort | None = None,
     ) -> None:
-        """config: None: its settings cannot be changed here.    topology: None: it is no cluster."""
+        """config: None: its settings cannot be changed here.    topology: None: it is no cluster.    elsewhere: None:
+        no other process has connections of this broker."""
         self.desk = desk
         self.gate = Gate(settings, logins, tokens)
         self._caller = Caller(self.gate, steps)
         if isinstance(owners, LocalOwners):
             owners.caller = self._caller
-        reading = Reading(owners, clients, node, self._caller, delimiter)
+        reading = Reading(owners, clients, node, self._caller, delimiter, elsewhere)
         self.cluster_map = ClusterMap(topology)
         self._parts = (
-            reading, Browsing(reading, desk, clock), Acting(reading, desk, clients),
+            reading, Browsing(reading, desk, clock), Acting(reading, desk, clients, elsewhere),
             Configuring(config, self._caller), self.cluster_map, TokenHandlers(tokens),
             Explaining(logins),
         )  # fmt: skip

@@ -35,6 +35,12 @@ def _option(flag: str, setting: str, metavar: str, text: str) -> Callable[[Comma
     return click.option(flag, setting.replace(".", "__"), metavar=metavar, help=text)
 
 
+def edges_option(command: Command) -> Command:
+    """Of `serve` alone."""
+    text = "Edge processes that share the ports, to use more cores: a number, or auto. Default 0: one process does all."
+    return _option("--edges", "edge.processes", "N|auto", text)(command)
+
+
 def source_options(command: Command) -> Command:
     """--config, --set and --data: enough to find the data folder of a broker."""
     command = click.option(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker import __version__
-from broker.admin.api.ports import ConfigPort, May, Owners, TokensPort, TopologyPort
+from broker.admin.api.ports import ConfigPort, ElsewherePort, May, Owners, TokensPort, TopologyPort
 from broker.admin.api.server import Api
 from broker.admin.desk.desk import Desk
 from broker.admin.management.management import MessageManagement
@@ -140,10 +140,11 @@ def api(
     config: ConfigPort | None = None,
     topology: TopologyPort | None = None,
     tokens: TokensPort | None = None,
+    elsewhere: ElsewherePort | None = None,
 ) -> Api:
     """The API of this process. submit: commands to the owners, as its edge gives them.
     config: what can be changed while it runs, if that is this process's affair.    topology: of its cluster.
-    tokens: of machines, if it keeps some."""
+    tokens: of machines, if it keeps some.    elsewhere: connections of other processes of this broker."""
     desk = Desk(submit, next_connection_id, edge.next_consumer)
     edge.give_others_to(desk.on_effect)
     made = Api(
@@ -159,6 +160,7 @@ def api(
         config,
         topology,
         tokens,
+        elsewhere,
     )
     edge.managed_by(MessageManagement(made.gate, made.routes(), desk).take)
     if settings.edge.notifications:

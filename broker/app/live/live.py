@@ -79,11 +79,16 @@ class LiveSettings:
                 f'{table}."{entry[:200]}"', why, told(RESET, table, entry),
             )  # fmt: skip
         self._applied = tables_of(self.settings)
+        self._refusing: Callable[[Settings, Settings], None] = lambda before, after: None
         self._whole = Whole()
 
     def use(self, apply: Callable[[Settings], Awaitable[None]], people: LiveUsers) -> None:
         """The broker that uses them is there."""
         self.apply, self.people = apply, people
+
+    def forbid(self, refusing: Callable[[Settings, Settings], None]) -> None:
+        """Changes that this broker cannot make: raises ConfigError for them, given settings before and after."""
+        self._refusing = refusing
 
     # ── told ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -221,6 +226,7 @@ class LiveSettings:
         had, has = tables_of(self.settings), tables_of(after)
         if had[LIVE["addresses"]] is not has[LIVE["addresses"]]:
             await asyncio.to_thread(refuse_shrinking, self.settings.engine, after.engine)
+            await asyncio.to_thread(self._refusing, self.settings, after)
         last_permission(had[PERMISSIONS], has[PERMISSIONS])
         if changes is not self._changes:
             await asyncio.to_thread(_keep, self.path, changes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from broker.core.errors import ConfigError
 from broker.core.virtual_host import HOST
@@ -21,7 +21,7 @@ from .whole import Whole
 class LiveUsers:
     """heed   has a changed file taken note of: connections of who is gone end."""
 
-    def __init__(self, path: str, heed: Callable[[], None], administrators: frozenset[str]) -> None:
+    def __init__(self, path: str, heed: Callable[[], Awaitable[None]], administrators: frozenset[str]) -> None:
         """administrators: their groups."""
         self._path = path
         self._heed = heed
@@ -56,7 +56,7 @@ class LiveUsers:
             await asyncio.to_thread(add_user, self._path, name, passcode, groups or ())
         if groups is not None and (passcode is None or not groups):
             await asyncio.to_thread(set_groups, self._path, name, groups)
-        self._heed()
+        await self._heed()
         return before, (await self.all())[name]
 
     async def remove(self, name: str) -> None:
@@ -69,7 +69,7 @@ class LiveUsers:
             raise ConfigError(f"{name} is the last user, and without any nobody could log in; add another one first.")
         somebody_left(self._administrators, {user: groups for user, groups in users.items() if user != name})
         await asyncio.to_thread(remove_user, self._path, name)
-        self._heed()
+        await self._heed()
 
 
 def refuse_weak(passcode: str | None, groups: Sequence[str] | None) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -48,16 +48,23 @@ class Listeners:
     """All listening sockets of an edge. `ports` holds the real ports by acceptor once started."""
 
     def __init__(
-        self, edge: EdgeLike, settings: Settings, loop: asyncio.AbstractEventLoop, host: str, users: bool = False
+        self,
+        edge: EdgeLike,
+        settings: Settings,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        users: bool = False,
+        given: Mapping[str, Sequence[socket.socket]] | None = None,
     ) -> None:
         """`host`: see listen_host(), of acceptors that name none; "" is every interface, IPv4 and IPv6.
-        `users`: clients have passcodes."""
+        `users`: clients have passcodes. `given`: sockets that another process has bound for this one (reserve())."""
         self._users = users
         self._edge = edge
         self._settings = settings
         self._acceptors = {name: at for name, at in all_acceptors(settings).items() if at.port >= 0}
         self._loop = loop
         self._host = host
+        self._given = given
         self._servers: list[asyncio.AbstractServer | AcceptLoop] = []
         self._sockets: list[socket.socket] = []
         """Bound, but not served yet."""
@@ -68,15 +75,13 @@ class Listeners:
 
     async def start(self) -> None:
         """Binds everything that is turned on, or nothing. Raises ConfigError."""
-        for name, table in self._settings.acceptors.items():
-            for note in named(name, table).notes:
-                log.warning("acceptors.%s.url: %s", name, note)
+        if self._given is None:
+            self._note_urls()
         try:
-            for name, acceptor in self._acceptors.items():
-                if acceptor.tls and self._owner(name) not in self.certificates:
-                    self._watch(self._owner(name), acceptor)
+            self._watch_all()
             bound = [(name, sock) for name in self._acceptors for sock in await self._bound(name)]
-            self._in_clear_text()
+            if self._given is None:
+                self._in_clear_text()
             # All of them at once: who can connect to one port can connect to all.
             for name, sock in bound:
                 self._listen(name, sock)
@@ -86,6 +91,41 @@ class Listeners:
         except BaseException:
             await self.close()
             raise
+        if self._given is None:
+            self._told()
+
+    async def reserve(self, processes: int) -> list[dict[str, list[socket.socket]]]:
+        """Binds everything that is turned on, once for each of so many processes, and serves none of it: by acceptor.
+        The kernel shares connections out among those that listen; they stay ours, so that what comes while a process
+        is started anew waits for it. Raises ConfigError."""
+        self._note_urls()
+        try:
+            self._watch_all()
+            for name in self._acceptors:
+                for sock in await self._bound(name):
+                    sock.close()  # nobody else has the port: sockets that share one would not notice
+                self._sockets.clear()
+            shared = [
+                {name: await self._bound(name, self.ports[name]) for name in self._acceptors} for _ in range(processes)
+            ]
+            self._in_clear_text()
+        except BaseException:
+            await self.close()
+            raise
+        self._told()
+        return shared
+
+    def _note_urls(self) -> None:
+        for name, table in self._settings.acceptors.items():
+            for note in named(name, table).notes:
+                log.warning("acceptors.%s.url: %s", name, note)
+
+    def _watch_all(self) -> None:
+        for name, acceptor in self._acceptors.items():
+            if acceptor.tls and self._owner(name) not in self.certificates:
+                self._watch(self._owner(name), acceptor)
+
+    def _told(self) -> None:
         for name, port in self.ports.items():
             log.info("listening for %s on %s port %d", self._label(name), self._place(name), port)
         self._warn_of_proxies()
@@ -137,16 +177,23 @@ class Listeners:
             return partial(BufferedWsChannel if buffered else WsChannel, *common, self._settings.edge)
         return partial(BufferedEitherChannel if buffered else EitherChannel, *common, self._settings.edge)
 
-    async def _bound(self, name: str) -> list[socket.socket]:
-        """Sockets with the acceptor's addresses that do not listen yet."""
+    async def _bound(self, name: str, shared: int = 0) -> list[socket.socket]:
+        """Sockets with the acceptor's addresses that do not listen yet. shared: at this port, beside others of ours."""
         acceptor = self._acceptors[name]
+        if self._given is not None:
+            given = list(self._given[name])
+            self._sockets += given
+            self.ports[name] = given[0].getsockname()[1]
+            return given
         found: list[socket.socket] = []
-        port = acceptor.port
+        port = shared or acceptor.port
         for family, address in await self._addresses(name, acceptor):
             sock = socket.socket(family, socket.SOCK_STREAM)
             self._sockets.append(sock)
             found.append(sock)
             try:
+                if shared:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 self._bind(sock, address, port, acceptor)
             except OSError as error:
                 raise ConfigError(self._complaint(name, acceptor.port, error)) from error

@@ -23,6 +23,12 @@ def next_connection_id() -> int:
     return next(_numbers)
 
 
+def number_connections(process: int, processes: int) -> None:
+    """Before the first one: one of several processes that share no id. What remains of one tells whose it is."""
+    global _numbers
+    _numbers = itertools.count(process + processes, processes)
+
+
 class Channel(Protocol):
     """One accepted connection, as its session sees it. All calls on the loop's thread.
 

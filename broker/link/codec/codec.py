@@ -35,6 +35,11 @@ SLOT_BITS: Final = 8
 """A request's number on the link is `number << SLOT_BITS | slot`: its answer tells where it comes from."""
 
 
+def number_at_edge(number: int) -> int:
+    """What the edge calls a session or consumer that has this number at an owner."""
+    return number & NUMBER_MASK
+
+
 def sequence(token: int, turn: int) -> int:
     """Producer token of an edge's sequence `turn` of numbers; 0: the one of its commands in order."""
     return (token + turn * _GOLDEN) % (1 << 63)

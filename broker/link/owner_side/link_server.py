@@ -36,6 +36,7 @@ from broker.seams.stream import Ended, Stream
 from ..bodies.owner_bodies import FindBody, NewBody, OpenBody
 from ..codec.codec import PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
 from ..codec.command_codec import MAX_MESSAGE_BYTES
+from ..owner_port import EffectListener
 from ..questions import OperatorAnswers
 from ..stats import LinkStats
 from .attach_barrier import Anteroom
@@ -104,6 +105,7 @@ class LinkServer:
         self._ticked = 0.0
         self._sweeping = False
         self._closed = ""
+        self._own: EffectListener | None = None
         self.answers = OperatorAnswers(schedule)
         """To operators."""
 
@@ -188,15 +190,22 @@ class LinkServer:
 
     # ── the shard ──────────────────────────────────────────────────────────────────────────────────
 
+    def share(self, own: EffectListener) -> None:
+        """Somebody in this process asks the shard, too (numbers without a token): it hears what concerns it."""
+        self._own = own
+
     def on_effects(self, effects: list[Effect]) -> None:
         peers = self._peers
         touched: dict[EdgePeer, None] = {}
+        mine: list[Effect] = []
         for effect in effects:
             kind = type(effect)
             number: int = effect.consumer if kind in OF_CONSUMERS else effect.session  # type: ignore[union-attr]
-            # 0, or an edge that is gone: nobody to be told.
+            # 0, or an edge that is gone: nobody to be told, but for who is in this process.
             peer = peers.get(edge_of(number))
             if peer is None:
+                if not edge_of(number):
+                    mine.append(effect)
                 continue
             if kind is Deliver:
                 peer.deliver(effect)  # type: ignore[arg-type]
@@ -209,13 +218,19 @@ class LinkServer:
             # Else a flush is scheduled behind this turn, and takes it along.
             if not peer.dirty:
                 peer.flush()
+        if mine and self._own is not None:
+            self._own.on_effects(mine)
 
     def on_relief(self) -> None:
+        if self._own is not None:
+            self._own.on_relief()
         self._congested = False
         for peer in self._peers.values():
             peer.press(False)
 
     def on_stopped(self, why: str) -> None:
+        if self._own is not None:
+            self._own.on_stopped(why)
         self.close(f"the owner has stopped: {why}")
 
     def published(self, slot: int, dedup: tuple[int, int]) -> bool:

@@ -52,9 +52,10 @@ SORTS: dict[str, tuple[str, ...]] = {
 
 
 class Views:
-    """Of the slots that are led here."""
+    """Of the slots that are led here. number: what people are told of the number of a session."""
 
-    def __init__(self, shard: Shard, clock: Clock) -> None:
+    def __init__(self, shard: Shard, clock: Clock, number: Callable[[int], int] = int) -> None:
+        self._number = number
         self._shard = shard
         self._clock = clock
 
@@ -129,9 +130,12 @@ class Views:
             _ask(question),
             lambda entry: value(entry[1]),
             lambda entry: (entry[1].id, entry[0].number),
-            _consumer_filter(question),
+            _consumer_filter(question, self._number),
         )
-        return (yield from _listed(page, portrait.consumer_row))
+        answer = yield from _listed(page, portrait.consumer_row)
+        for row in answer["rows"]:
+            row["session"] = self._number(row["session"])
+        return answer
 
     # ── one queue, and all together ────────────────────────────────────────────────────────────────
 
@@ -241,14 +245,16 @@ def _consumers_of(question: Question) -> Callable[[Slot], Iterable[Consumer]]:
     ]
 
 
-def _consumer_filter(question: Question) -> Callable[[tuple[Slot, Consumer]], bool] | None:
+def _consumer_filter(
+    question: Question, number: Callable[[int], int]
+) -> Callable[[tuple[Slot, Consumer]], bool] | None:
     session, allowed = question.get("session"), _allowed(question)
     if session is None and allowed is None:
         return None
 
     def keep(entry: tuple[Slot, Consumer]) -> bool:
         slot, consumer = entry
-        if session is not None and consumer.session != session:
+        if session is not None and number(consumer.session) != session:
             return False
         queue = slot.queues.get(consumer.queue)
         return allowed is None or (queue is not None and allowed(queue.address))

@@ -248,7 +248,7 @@ def spec() -> Schema:
 
 _NOT_OF_EDGES = (
     "host", "port", "tls_port", "ws_port", "wss_port", "tls_cert_file", "tls_key_file", "tls_client_ca_file",
-    "users_file", "drain_timeout_s", "login_by", "issuers", "ldap", "hooks", "audit",
+    "processes", "users_file", "drain_timeout_s", "login_by", "issuers", "ldap", "hooks", "audit",
 )  # fmt: skip
 
 _SPEC_RULES = (

@@ -15,6 +15,10 @@ from broker.core.errors import ConfigError
 PASSCODE = "a long passcode"
 
 
+async def heeded() -> None:
+    """Nobody has to be told."""
+
+
 class Used:
     """What was applied; raises `error` the next time."""
 
@@ -41,7 +45,7 @@ def live(tmp_path: Path, used: Used) -> LiveSettings:
 
 def settings_of(folder: Path, used: Used, addresses: dict[str, dict[str, Any]]) -> LiveSettings:
     made = LiveSettings(Settings(data=str(folder), engine=EngineSettings(addresses=addresses)))
-    made.use(used.apply, LiveUsers(str(folder / "users.toml"), lambda: None, frozenset({"admin"})))
+    made.use(used.apply, LiveUsers(str(folder / "users.toml"), heeded, frozenset({"admin"})))
     return made
 
 
@@ -65,7 +69,7 @@ async def test_an_administrator_is_always_left(live):
 
 
 async def test_no_user_is_made_where_none_of_them_could_use_the_api(tmp_path):
-    people = LiveUsers(str(tmp_path / "users.toml"), lambda: None, frozenset())
+    people = LiveUsers(str(tmp_path / "users.toml"), heeded, frozenset())
     with pytest.raises(ConfigError, match=r"admin\.administrators is empty"):
         await people.set("ada", PASSCODE, ["admin"])
     assert not (tmp_path / "users.toml").exists()

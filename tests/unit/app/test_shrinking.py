@@ -16,6 +16,10 @@ from broker.core.errors import ConfigError
 from broker.engine.address.address_settings import Matcher
 
 
+async def heeded() -> None:
+    """Nobody has to be told."""
+
+
 class Used:
     """What was applied; raises `error` the next time."""
 
@@ -42,7 +46,7 @@ def live(tmp_path: Path, used: Used) -> LiveSettings:
 
 def settings_of(folder: Path, used: Used, addresses: dict[str, dict[str, Any]]) -> LiveSettings:
     made = LiveSettings(Settings(data=str(folder), engine=EngineSettings(addresses=addresses)))
-    made.use(used.apply, LiveUsers(str(folder / "users.toml"), lambda: None, frozenset({"admin"})))
+    made.use(used.apply, LiveUsers(str(folder / "users.toml"), heeded, frozenset({"admin"})))
     return made
 
 

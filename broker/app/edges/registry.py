@@ -1,0 +1,110 @@
+"""What edge processes of one broker must agree on, kept by the parent: durable names, client-ids, rates.
+
+Rule: every answer is given at once, from memory; what a process that has ended had is free. Must not know streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.edge.destinations.directory import Done, Holder, LocalNames, in_use
+from broker.edge.subscriptions.rate_limits import LocalTokens
+
+PARENT: Final = 0
+"""The number of the parent among those who hold client-ids; edge processes have 1, 2, …"""
+
+
+class IdRegistry:
+    """Who has a client-id: process and connection. lost: told the process, the client-id and the connection that has
+    it no more."""
+
+    def __init__(self, policy: str, lost: Callable[[int, str, int], None]) -> None:
+        """policy: edge.client_id_in_use."""
+        self._policy = policy
+        self._lost = lost
+        self._holders: dict[str, tuple[int, int]] = {}
+
+    def claim(self, process: int, client_id: str, connection: int) -> bool:
+        """False: another process has it, and the policy is to refuse. Among its own connections a process decides."""
+        other = self._holders.get(client_id)
+        if other is not None and other[0] != process:
+            if self._policy == "refuse":
+                return False
+            self._lost(other[0], client_id, other[1])
+        self._holders[client_id] = process, connection
+        return True
+
+    def release(self, process: int, client_id: str, connection: int) -> None:
+        """No effect when it has lost the id meanwhile."""
+        if self._holders.get(client_id) == (process, connection):
+            del self._holders[client_id]
+
+    def gone(self, process: int) -> None:
+        """It has ended, and its connections with it."""
+        self._holders = {name: holder for name, holder in self._holders.items() if holder[0] != process}
+
+
+class ParentClientIds:
+    """Those of connections in the parent (bridges): edge.directory.ClientIds."""
+
+    def __init__(self, registry: IdRegistry) -> None:
+        self._registry = registry
+        self._holders: dict[str, Holder] = {}
+
+    def claim(self, client_id: str, holder: Holder, done: Done) -> None:
+        if not self._registry.claim(PARENT, client_id, holder.id):
+            done(in_use(client_id))
+            return
+        other, self._holders[client_id] = self._holders.get(client_id), holder
+        if other is not None and other is not holder:
+            other.taken_over()
+        done(None)
+
+    def release(self, client_id: str, holder: Holder) -> None:
+        if self._holders.get(client_id) is holder:
+            del self._holders[client_id]
+            self._registry.release(PARENT, client_id, holder.id)
+
+    def lost(self, client_id: str) -> None:
+        """An edge process has it now."""
+        holder = self._holders.pop(client_id, None)
+        if holder is not None:
+            holder.taken_over()
+
+
+class Registry:
+    """All of it. names, tokens: as the parent's own edge uses them."""
+
+    def __init__(self, ids: IdRegistry, names: LocalNames, tokens: LocalTokens) -> None:
+        self._ids = ids
+        self._names = names
+        self._tokens = tokens
+
+    def claim_id(self, process: int, client_id: str, connection: int) -> bool:
+        return self._ids.claim(process, client_id, connection)
+
+    def release_id(self, process: int, client_id: str, connection: int) -> None:
+        self._ids.release(process, client_id, connection)
+
+    def claim_name(self, _process: int, name: str, address: str) -> str | None:
+        """None, or the address that has the name."""
+        has = self._names.address_of(name)
+        if has is None:
+            self._names.learn({name: address})
+        return None if has in (None, address) else has
+
+    def find_name(self, _process: int, name: str) -> str | None:
+        return self._names.address_of(name)
+
+    def release_name(self, _process: int, name: str, address: str) -> None:
+        self._names.release(name, address, lambda _: None)
+
+    def lease(self, _process: int, name: str, rate: int, most: int, want: int) -> int:
+        """Tokens of a rate."""
+        given: list[int] = []
+        self._tokens.lease(name, rate, most, want, lambda count: given.append(count or 0))
+        return given[0]
+
+    def gone(self, process: int) -> None:
+        self._ids.gone(process)

@@ -1,0 +1,127 @@
+"""Edge processes are kept running, and a broker that cannot keep them says so and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.app.edges import crew as module
+from broker.app.edges.crew import Crew
+from broker.app.edges.registry import IdRegistry, Registry
+from broker.app.edges.talk import TALK_SERVICE, Talk
+from broker.config.settings import Settings
+from broker.core.errors import BrokerError, ConfigError
+from broker.edge.destinations.directory import LocalNames
+from broker.edge.subscriptions.rate_limits import LocalTokens
+from broker.rpc.framed import FramedDialer
+from broker.seams.clock import SystemClock
+from tests.harness.waiting import eventually
+
+# Says who it is and that it serves, and ends when something comes in.
+SERVES = """
+import asyncio, sys, msgspec
+from broker.app.edges.start import WorkerStart
+from broker.app.edges.talk import TALK_SERVICE, Talk
+from broker.rpc.framed import FramedDialer
+start = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerStart)
+async def main():
+    async def answer(kind, about):
+        if kind == "die":
+            sys.exit(3)
+        if kind == "silent":
+            await asyncio.sleep(60)
+        return [start.number, kind, about]
+    talk = Talk(answer, lambda why: sys.exit(1))
+    talk.begin(FramedDialer(asyncio.get_running_loop()).dial(start.path, TALK_SERVICE, talk))
+    await talk.ask("hello", start.version)
+    talk.tell("serving")
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+class Server:
+    """As much of the link server as it needs."""
+
+    def __init__(self) -> None:
+        self.gone: list[tuple[str, str]] = []
+
+    def edge_gone(self, edge: str, boot: str) -> None:
+        self.gone.append((edge, boot))
+
+
+@pytest.fixture
+async def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async def manage(_: Any) -> None:
+        raise BrokerError("not served")
+
+    monkeypatch.setattr(module, "WORKER", ("-c", SERVES))
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.001)
+    clock, failed, server = SystemClock(), [], Server()
+    ids = IdRegistry("refuse", lambda *lost: made.lost_id(*lost))
+    registry = Registry(ids, LocalNames(), LocalTokens(clock))
+    made = Crew(server, registry, clock, str(tmp_path / "s"), lambda number: Settings(), manage, failed.append)
+    yield SimpleNamespace(made=made, failed=failed, server=server, path=str(tmp_path / "s"))
+    await made.stop(0)
+
+
+async def test_one_that_ends_is_started_anew_and_its_owner_told(crew):
+    await crew.made.start([{}, {}])
+    assert crew.made.serving() == 2
+    boot = crew.made.members[0].boot
+    crew.made.members[0].talk.tell("die")
+    await eventually(lambda: crew.made.restarts == 1 and crew.made.serving() == 2)
+    assert crew.server.gone == [("edge-1", boot)] and crew.made.members[0].boot != boot
+    assert not crew.failed
+
+
+async def test_all_are_asked_and_who_does_not_answer_is_left_out(crew, monkeypatch, caplog):
+    await crew.made.start([{}, {}])
+    assert await crew.made.ask_all("echo", 7) == {1: [1, "echo", 7], 2: [2, "echo", 7]}
+    monkeypatch.setattr(module, "ANSWER_S", 0.05)
+    assert await crew.made.ask_all("silent") == {}
+    assert "has not answered" in caplog.text
+    assert await crew.made.ask_all("die") == {}
+
+
+@pytest.mark.parametrize("code, tries", [("raise SystemExit(2)", 1), ("raise SystemExit(1)", module.MANY)])
+async def test_one_that_cannot_be_kept_running_ends_the_broker(crew, monkeypatch, code, tries):
+    monkeypatch.setattr(module, "WORKER", ("-c", code))
+    with pytest.raises(ConfigError, match="edge process 1"):
+        await crew.made.start([{}])
+    assert len(crew.failed) == 1 and crew.made.restarts == tries - 1
+
+
+async def test_what_python_cannot_run_is_said(crew, monkeypatch):
+    monkeypatch.setattr(module.sys, "executable", "/nowhere/python")
+    with pytest.raises(ConfigError, match="cannot be started"):
+        await crew.made.start([{}])
+
+
+async def test_a_process_that_does_not_end_is_killed(crew, monkeypatch, caplog):
+    stubborn = SERVES.replace(
+        "import asyncio, sys", "import signal; signal.signal(15, 0 or signal.SIG_IGN)\nimport asyncio, sys"
+    )
+    monkeypatch.setattr(module, "WORKER", ("-c", stubborn))
+    monkeypatch.setattr(module, "BEYOND_DRAIN_S", 0.1)
+    await crew.made.start([{}])
+    await crew.made.stop(0)
+    assert "were killed" in caplog.text and "s" not in os.listdir(os.path.dirname(crew.path))
+
+
+async def test_strangers_of_this_user_are_answered_nothing(crew):
+    await crew.made.start([{}])
+
+    async def nobody(*_: Any) -> None: ...
+
+    talk = Talk(nobody, lambda _: None)
+    talk.begin(FramedDialer(asyncio.get_running_loop()).dial(crew.path, TALK_SERVICE, talk))
+    with pytest.raises(BrokerError, match="no edge process"):
+        await talk.ask("find_name", ("a",))
+    assert crew.made.serving() == 1
+    talk.close("enough")
