@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.config.settings import EdgeSettings, Settings, WireSettings
+from broker.config.settings import EdgeSettings, EngineSettings, Settings, WireSettings
 from broker.core.address import Outcome
 from broker.core.commands import Subscribe
 from broker.core.effects import Deliver
@@ -144,10 +144,15 @@ class Wire:
 class Bench:
     """One edge, and sessions that are connected."""
 
-    def __init__(self, acceptors: dict[str, Any] | None = None, **edge: Any) -> None:
+    def __init__(
+        self, acceptors: dict[str, Any] | None = None, engine: EngineSettings | None = None, **edge: Any
+    ) -> None:
         self.port = Port()
         settings = Settings(
-            edge=EdgeSettings(**edge), wire=WireSettings(large_body_bytes=1000), acceptors=acceptors or {}
+            edge=EdgeSettings(**edge),
+            wire=WireSettings(large_body_bytes=1000),
+            acceptors=acceptors or {},
+            engine=engine or EngineSettings(),
         )
         beats = TimerWheel(asyncio.get_running_loop())
         self.edge = Edge(

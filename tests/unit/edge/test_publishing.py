@@ -1,0 +1,306 @@
+"""SEND frames become commands: as few as may be, never what was not meant, and receipts that say what is so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.config.settings import EngineSettings
+from broker.core.commands import Publish, Transact
+from broker.core.effects import Done
+from broker.core.ids import slots_of
+from broker.core.message import BLOB, DURABLE, TEXT, Blob
+from broker.core.reasons import Reason
+from broker.edge.requests import publishing
+from broker.link.owner_port import Away
+from broker.wire.events import Head, Sends
+
+from .bench import Bench
+
+
+def send(*bodies: bytes, to: str = "/queue/a", receipt: str = "", **headers: str) -> bytes:
+    """Frames of one read; each has a content-length, and the receipt of its place."""
+    lines = "".join(f"{name.replace('_', '-')}:{value}\n" for name, value in headers.items())
+    return b"".join(
+        b"SEND\ndestination:%b\n%b%bcontent-length:%d\n\n%b\0"
+        % (to.encode(), lines.encode(), b"receipt:%b%d\n" % (receipt.encode(), n) if receipt else b"", len(body), body)
+        for n, body in enumerate(bodies)
+    )
+
+
+def published(bench: Bench) -> list[Publish]:
+    commands = [command for command in bench.port.commands if type(command) is Publish]
+    bench.port.commands.clear()
+    return commands
+
+
+def bodies(command: Publish) -> list[bytes]:
+    return [
+        (command.run.lines + record).partition(b"\n\n")[2][:-1] for record in command.run.records
+    ]  # fmt: skip
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    return Bench()
+
+
+SPLIT = EngineSettings(addresses={"a": {"partitions": 4}})
+
+
+# ── neighbours ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_neighbours_of_one_destination_are_one_command(bench):
+    session, _ = bench.session()
+    session.receive(send(b"1", b"2", b"3") + send(b"4", to="/queue/b") + send(b"5"))
+    found = published(bench)
+    assert [(each.address, bodies(each)) for each in found] == [("a", [b"1", b"2", b"3"]), ("b", [b"4"]), ("a", [b"5"])]
+    session.receive(send(b"6"))
+    assert len(published(bench)) == 1, "what was submitted is not added to"
+
+
+async def test_what_was_asked_in_between_stays_in_between(bench):
+    session, _ = bench.session()
+    bench.port.commands.clear()
+    session.receive(send(b"1") + b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0" + send(b"2"))
+    assert [type(each).__name__ for each in bench.port.commands] == ["Publish", "Subscribe", "Publish"]
+
+
+async def test_what_wants_no_receipt_does_not_join_what_wants_one(bench):
+    """Its answer would wait for what nobody asked about."""
+    session, _ = bench.session()
+    session.receive(send(b"first", to="/queue/b"))
+    publisher, batch = session.intake.publisher, session.intake.batch
+    for receipts in (["r"], None, None):
+        publisher.sends(Sends(Head(b"", {"destination": "/queue/a"}, 0, False), [b"\nx\0"], receipts, 3))
+    assert [(len(each.run.records), bool(each.seq)) for each in batch] == [(1, True), (2, False)]
+
+
+async def test_other_options_are_another_command(bench):
+    session, _ = bench.session()
+    session.receive(send(b"1") + send(b"2", persistent="true") + send(b"3", priority="9") + send(b"4"))
+    found = published(bench)
+    assert [bodies(each) for each in found] == [[b"1"], [b"2"], [b"3"], [b"4"]]
+    assert [bool(each.run.flags & DURABLE) for each in found] == [False, True, False, False]
+    assert [each.run.priority for each in found] == [4, 4, 9, 4]
+
+
+async def test_headers_of_their_own_stay_with_each(bench):
+    session, _ = bench.session()
+    session.receive(send(b"1", color="red") + send(b"2", color="blue") + send(b"3"))
+    (command,) = published(bench)
+    texts = [command.run.lines + record for record in command.run.records]
+    assert [(b"color:red" in text, b"color:blue" in text) for text in texts] == [
+        (True, False), (False, True), (False, False),
+    ]  # fmt: skip
+    assert bodies(command) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("lines", [b"color:red\n", b""])
+async def test_texts_and_bytes_with_lines_in_common_are_two_commands(bench, lines):
+    """1.0 clients are told which is which; a record says it, unless it has header lines in common with others."""
+    session, _ = bench.session()
+    session.receive(send(b"first", to="/queue/b"))
+    publisher, batch = session.intake.publisher, session.intake.batch
+    for flags, record in ((TEXT, b"\ntext\0"), (0, b"content-length:5\n\nbytes\0")):
+        head = Head(lines, {"destination": "/queue/a"}, flags, False)
+        publisher.sends(Sends(head, [record], None, len(lines) + len(record)))
+    assert [len(each.run.records) for each in batch] == ([1, 1] if lines else [2])
+
+
+async def test_receipts_of_neighbours_are_one_question(bench):
+    session, wire = bench.session()
+    session.receive(send(b"1", b"2", receipt="r") + send(b"3", receipt="s"))
+    (command,) = published(bench)
+    assert command.seq and wire.take() == b""
+    bench.edge.on_effects([Done(session.id, command.seq)])
+    told = wire.take()
+    assert [name for name in (b"r0", b"r1", b"s0") if b"receipt-id:%b\n" % name in told] == [b"r0", b"r1", b"s0"]
+
+
+# ── split addresses ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_reads_take_turns_among_the_slots_of_a_split_address():
+    bench = Bench(engine=SPLIT)
+    session, _ = bench.session()
+    for _ in range(4):
+        session.receive(send(b"1", b"2"))
+    found = published(bench)
+    assert sorted(each.slot for each in found) == sorted(slots_of("a", 4)) and len(found) == 4
+
+
+async def test_a_group_stays_in_one_slot():
+    bench = Bench(engine=SPLIT)
+    session, _ = bench.session()
+    for _ in range(4):
+        session.receive(send(b"1", JMSXGroupID="g") + send(b"2", JMSXGroupID="h"))
+    by_group: dict[bytes, set[int]] = {b"1": set(), b"2": set()}
+    for each in published(bench):
+        for body in bodies(each):
+            by_group[body].add(each.slot)
+    assert len(by_group[b"1"]) == len(by_group[b"2"]) == 1
+
+
+async def test_a_transaction_stays_in_one_slot_so_that_none_has_to_agree():
+    bench = Bench(engine=SPLIT)
+    session, _ = bench.session()
+    session.receive(b"BEGIN\ntransaction:t\n\n\0")
+    for _ in range(5):
+        session.receive(send(b"1", b"2", transaction="t"))
+    session.receive(b"COMMIT\ntransaction:t\n\n\0")
+    transact = bench.port.last(Transact)
+    assert len({part.slot for part in transact.parts}) == 1
+    assert sum(len(part.run.records) for part in transact.parts) == 10
+
+
+async def test_where_messages_are_refused_one_by_one_each_is_a_command_of_its_own():
+    bench = Bench(engine=EngineSettings(addresses={"a": {"max_size_messages": 5, "full_policy": "FAIL"}}))
+    session, _ = bench.session()
+    session.receive(send(b"1", b"2", b"3", receipt="r") + send(b"4", to="/queue/b"))
+    found = published(bench)
+    assert [bodies(each) for each in found] == [[b"1"], [b"2"], [b"3"], [b"4"]]
+    assert len({each.seq for each in found[:3]}) == 3 and all(each.seq for each in found[:3])
+
+
+# ── several destinations, times, transactions ────────────────────────────────────────────────────────
+
+
+async def test_a_message_in_a_transaction_is_sent_by_its_commit_and_receipted_at_once(bench):
+    session, wire = bench.session()
+    session.receive(b"BEGIN\ntransaction:t\n\n\0" + send(b"1", receipt="r", transaction="t"))
+    assert published(bench) == [] and b"receipt-id:r0" in wire.take()
+    session.receive(b"ABORT\ntransaction:t\n\n\0")
+    assert published(bench) == [] and not [each for each in bench.port.commands if type(each) is Transact]
+
+
+async def test_a_delay_is_a_length_that_the_owner_adds_to_its_clock(bench):
+    session, _ = bench.session()
+    session.receive(send(b"1", AMQ_SCHEDULED_DELAY="5000").replace(b"AMQ-SCHEDULED-DELAY", b"AMQ_SCHEDULED_DELAY"))
+    (command,) = published(bench)
+    assert command.delay == 5000 and command.run.due >= bench.edge.clock.wall_ms() - 1000 + 4000
+
+
+async def test_an_error_in_a_frame_sends_nothing_of_it(bench):
+    session, wire = bench.session()
+    session.receive(send(b"1") + send(b"2", priority="x", receipt="r"))
+    assert [bodies(each) for each in published(bench)] == [[b"1"]]
+    told = wire.take()
+    assert told.startswith(b"ERROR") and b"receipt-id:r0" in told
+
+
+async def test_a_user_who_may_not_send_creates_nothing():
+    bench = Bench(permissions={"#": {"send": "*"}})
+    session, wire = bench.session()
+    session.receive(send(b"1"))
+    (command,) = published(bench)
+    assert not command.create, "an address is made by who may make it"
+    bench = Bench(permissions={"#": {"consume": "*"}})
+    session, wire = bench.session()
+    session.receive(send(b"1"))
+    assert published(bench) == [] and wire.take().startswith(b"ERROR")
+
+
+# ── large bodies ─────────────────────────────────────────────────────────────────────────────────────
+
+LARGE = b"x" * 5000
+
+
+async def begun(bench: Bench, **headers: str) -> tuple[Any, Any, Any]:
+    """(session, wire, writer) of a large message that has come but for its last 1000 bytes."""
+    session, wire = bench.session()
+    frame = send(LARGE, **headers)
+    session.receive(frame[:-1001])
+    return session, wire, bench.port.writers[0]
+
+
+async def test_a_large_body_is_stored_before_its_message_is_published(bench):
+    session, _, writer = await begun(bench, receipt="r", persistent="true")
+    session.receive(b"x" * 1000 + b"\0" + send(b"behind"))
+    assert writer.data == LARGE and writer.finished is not None and published(bench) == []
+    writer.finished(Blob(7, 5000), "")
+    first, behind = published(bench)
+    assert (
+        (first.run.blob.id, first.run.blob.length) == (7, 5000) and first.run.flags & BLOB and first.run.flags & DURABLE
+    )
+    assert first.run.records == [b"content-length:5000\n\n"] and first.seq
+    assert first.run.nbytes == len(first.run.lines) + len(first.run.records[0]) + 5000 + 1
+    assert bodies(behind) == [b"behind"], "order is kept"
+
+
+@pytest.mark.parametrize(
+    ("why", "said"), [("disk", b"the body could not be stored: disk"), (Away("moved"), b"not stored, send it again")]
+)
+async def test_a_body_that_could_not_be_stored_is_no_message(bench, why, said):
+    session, wire, writer = await begun(bench, receipt="r")
+    session.receive(b"x" * 1000 + b"\0")
+    writer.finished(None, why)
+    told = wire.take()
+    assert told.startswith(b"ERROR") and said in told and b"receipt-id:r0" in told and published(bench) == []
+
+
+async def test_a_client_that_goes_in_the_middle_leaves_no_body(bench):
+    session, _, writer = await begun(bench)
+    aborted: list[bool] = []
+    writer.abort = lambda: aborted.append(True)
+    session.abort(Reason.CLIENT_GONE)
+    assert aborted and published(bench) == []
+
+
+async def test_what_comes_to_the_disk_after_its_client_has_gone_is_no_message(bench):
+    session, _, _ = await begun(bench)
+    large = session.intake.publisher.large
+    session.intake.publisher.large = None
+    large._finished(Blob(7, 5000), "")
+    assert published(bench) == [] and session.intake.batch == []
+
+
+@pytest.mark.parametrize("persistent", ["true", "false"])
+async def test_a_body_is_synced_where_its_message_is_to_last(bench, persistent):
+    session, _, writer = await begun(bench, persistent=persistent)
+    synced: list[bool] = []
+    writer.finish = lambda sync, done: synced.append(sync)
+    session.receive(b"x" * 1000 + b"\0")
+    assert synced == [persistent == "true"]
+
+
+async def test_a_disk_that_is_behind_pauses_the_socket_and_lets_it_go_on(bench, monkeypatch):
+    monkeypatch.setattr(publishing, "PENDING_BODY_BYTES", 2000)
+    session, _, writer = await begun(bench)
+    holds: list[str] = []
+    monkeypatch.setattr(type(session.intake), "hold", lambda self, why: holds.append("hold"))
+    monkeypatch.setattr(type(session.intake), "release", lambda self, why: holds.append("release"))
+    large = session.intake.publisher.large
+    writer.pending = 2001
+    large.data(b"y")
+    large.data(b"y")
+    assert holds == ["hold"]
+    writer.pending = 1500
+    large._drained()
+    assert holds == ["hold"], "not by turns"
+    writer.pending = 900
+    large._drained()
+    large._drained()
+    assert holds == ["hold", "release"] and large.pending == 900
+
+
+@pytest.mark.parametrize(
+    "headers", [{"transaction": "t"}, {"to": "/queue/a,/queue/b"}], ids=["in a transaction", "to several"]
+)
+async def test_what_a_large_message_cannot_be_is_said_before_it_is_sent(bench, headers):
+    session, wire = bench.session()
+    session.receive(b"BEGIN\ntransaction:t\n\n\0" + send(LARGE, **headers)[:300])
+    assert wire.take().startswith(b"ERROR") and bench.port.writers == []
+
+
+async def test_a_large_message_of_a_group_goes_where_the_group_is():
+    bench = Bench(engine=SPLIT)
+    session, _ = bench.session()
+    session.receive(send(b"small", JMSXGroupID="g"))
+    (small,) = published(bench)
+    session.receive(send(LARGE, JMSXGroupID="g"))
+    bench.port.writers[0].finished(Blob(7, 5000), "")
+    (large,) = published(bench)
+    assert large.slot == small.slot
