@@ -39,6 +39,7 @@ from .quotas.quotas import Quotas
 from .requests.growing import Newcomers
 from .requests.inbound import Inbound
 from .requests.live_changes import LiveChanges
+from .requests.queue_wildcards import QueueWildcards
 from .session import audit_trail
 from .session.added_headers import Numbers
 from .session.counters import EdgeCounters
@@ -123,7 +124,7 @@ class Edge:
         """By their block of consumer numbers; those of their parts that have had a message are in `consumers`."""
         self._others: Callable[[Effect], None] | None = None
         """Who else asks owners in this process: hears what is for no session of ours."""
-        self.dispatching = False
+        self.dispatching, self.queue_wildcards = False, QueueWildcards(self)
         self.touched: list[Flushes] = []
         self.eased: dict[Eases, None] = {}
         """What sessions keep waiting, of which some may leave: addresses have room again."""

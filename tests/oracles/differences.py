@@ -175,13 +175,6 @@ ACTIVEMQ: Final[Mapping[str, Difference]] = {
             "+ a MESSAGE destination:/topic/o.2b message-id:* original-destination:/queue/o.2a,/topic/o.2b subscription:2 | body",
         ),
     ),
-    "wildcard of queues": Difference(
-        "refused; consume from queues one by one",
-        (
-            "- a RECEIPT receipt-id:s",
-            "+ a ERROR message:*",
-        ),
-    ),
     "SUBSCRIBE twice with one id": Difference(
         "refused, as STOMP says; Classic lets the second one replace the first",
         (

@@ -14,6 +14,7 @@ from broker.admin.api.server import Api
 from broker.admin.desk.desk import Desk
 from broker.admin.management.management import MessageManagement
 from broker.admin.management.notifications import Notifications
+from broker.admin.management.queue_names import KnownQueues
 from broker.admin.server import AdminServer
 from broker.config.catalogue import leaves
 from broker.config.describe import shown
@@ -163,6 +164,7 @@ def api(
         elsewhere,
     )
     edge.managed_by(MessageManagement(made.gate, made.routes(), desk).take)
+    edge.queue_wildcards.found_by(KnownQueues(owners, settings.engine.wildcard_delimiter).find)
     if settings.edge.notifications:
         told = Notifications(desk, node.about()["id"], SystemClock().wall_ms)
         edge.notified_by(told.take)

@@ -113,6 +113,8 @@ class Dialect:
     public: Mapping[str, str] = {"/temp-queue/": "/reply-queue/", "/temp-topic/": "/reply-topic/"}
     names_temporaries = True
     shows_temporaries = False
+    queue_wildcards = False
+    """May SUBSCRIBE name queues by a wildcard."""
     manages = True
     """Are messages to core.management.MANAGEMENT requests."""
 
@@ -180,6 +182,10 @@ class Dialect:
     def ttl(self, headers: Mapping[str, str]) -> int:
         """Milliseconds that a SEND may live from now on; 0: it does not say. Raises RefusedError(BAD_HEADER)."""
         return whole_number(headers, "ttl", 1, FAR_FUTURE) or 0
+
+    def options(self, headers: dict[str, str]) -> None:
+        """Puts what stands behind the destination of a SUBSCRIBE or UNSUBSCRIBE among its headers, where clients write
+        it there. Raises RefusedError."""
 
     def subscribed(self, headers: Mapping[str, str]) -> Destination:
         """What a SUBSCRIBE is to. Raises RefusedError."""
@@ -294,7 +300,7 @@ def check_no_wildcard(target: Destination, dialect: Dialect) -> None:
 
 
 def check_wildcard(target: Destination, dialect: Dialect, plain: Routing) -> bool:
-    """Does a SUBSCRIBE stand for several addresses. plain: what a name means that does not say. Raises
+    """Does a SUBSCRIBE stand for several topics. plain: what a name means that does not say. Raises
     RefusedError(BAD_DESTINATION) where it may not."""
     address = target.address
     if not dialect.is_wildcard(address):
@@ -304,6 +310,8 @@ def check_wildcard(target: Destination, dialect: Dialect, plain: Routing) -> boo
         raise RefusedError(
             Code.BAD_DESTINATION, f"'{address[:100]}': with a # before its end a wildcard may have {MAX_WORDS} words"
         )
+    if dialect.queue_wildcards and target.routing is Routing.ANYCAST and target.queue is None:
+        return False
     if (target.routing or plain) is not Routing.MULTICAST or (target.queue is not None and not target.durable):
         raise RefusedError(
             Code.BAD_DESTINATION,

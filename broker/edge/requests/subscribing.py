@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from broker.config.settings import EdgeSettings
-from broker.core.address import AckMode, Routing
+from broker.core.address import TEMPORARY, AckMode, Routing
 from broker.core.commands import UNLIMITED, Subscribe, SubscribeAll, Unsubscribe, UnsubscribeAll
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
@@ -22,6 +22,7 @@ from broker.core.notices import NoticeKind
 from broker.core.virtual_host import split
 from broker.engine.address.address_settings import plain_routing
 from broker.engine.queue.wishes import LONG, NO_XPATH
+from broker.seams.entropy import token
 from broker.selector import Predicate, compile
 from broker.selector.parser import KEEP
 from broker.wire.events import Frame
@@ -31,7 +32,7 @@ from ..destinations.asking import ask
 from ..destinations.dialect import NOWHERE, Destination, check_wildcard, durable_name, not_named, whole_number, yes
 from ..destinations.directory import Done, conflict
 from ..destinations.shown_destination import Shown
-from ..destinations.temporary import OWN, THEIRS
+from ..destinations.temporary import BYTES, OWN, THEIRS
 from ..quotas.quotas import Resource
 from ..session.receipts import Then
 from ..session.session import Session
@@ -42,6 +43,7 @@ from ..subscriptions.split_subscription import Fan, order_for, share
 from ..subscriptions.subscription import HostedSubscription, ShownSubscription, SlotSubscription
 from ..subscriptions.wildcard_subscription import STANDING, Everywhere, block
 from . import authorising
+from .queue_wildcards import MOST, QueueFan
 
 ACK_MODES = {"auto": AckMode.AUTO, "client": AckMode.CLIENT, "client-individual": AckMode.INDIVIDUAL}
 MAX_WINDOW = 1 << 53
@@ -59,8 +61,8 @@ class SubscribeRequest:
 
     __slots__ = (
         "ack", "address", "asks", "browse", "costly", "create", "durable", "key", "messages", "more", "nbytes",
-        "no_local", "priority", "queue", "queues", "rate", "ready", "room", "routing", "selector", "shown", "slots",
-        "wide", "wildcard",
+        "no_local", "pattern", "priority", "queue", "queues", "rate", "ready", "room", "routing", "selector",
+        "shown", "slots", "wide", "wildcard",
     )  # fmt: skip
 
     def __init__(self, session: Session, frame: Frame, named: Destination | None = None) -> None:
@@ -109,6 +111,8 @@ class SubscribeRequest:
         self.priority = _priority(headers)
         self.create = authorising.subscribing(session, self) and target.create
         self.ready: Then | None = None
+        self.pattern = ""
+        """It is a wildcard of queues."""
         self.shown = Shown(target.shown, keep=True) if target.shown else None
         if target is NOWHERE:
             if session.entrance.dialect.shows_temporaries:
@@ -116,13 +120,25 @@ class SubscribeRequest:
             # Last, because it is ours from here on.
             self.address, self.ready = session.temporaries.subscribed(headers["destination"])
             self.slots = session.edge.routes.slots(self.address)
+        elif self.routing is Routing.ANYCAST and session.entrance.dialect.is_wildcard(self.address):
+            self._of_queues(session, frame)
         self.more = [SubscribeRequest(session, frame, other) for other in target.more]
-        if (self.more or named) and (self.durable or self.wildcard or self.browse or target is NOWHERE):
+        if (self.more or named) and (self.durable or self.wildcard or self.browse or self.pattern or target is NOWHERE):
             raise RefusedError(
                 Code.BAD_DESTINATION,
                 f"'{headers['destination'][:100]}': durable subscriptions, wildcards, browsers and temporary "
                 "destinations are subscribed to one by one",
             )
+
+    def _of_queues(self, session: Session, frame: Frame) -> None:
+        """It consumes what is called so (queue_wildcards.py), from an address of its own. Raises RefusedError."""
+        if self.browse or not session.edge.queue_wildcards.served:
+            told = "are browsed one by one" if self.browse else "by a wildcard are not served here"
+            raise RefusedError(Code.BAD_DESTINATION, f"'{frame.headers['destination'][:100]}': queues {told}")
+        self.pattern, self.create = self.address, True
+        self.address = session.host.address(TEMPORARY + token(BYTES))
+        self.routing, self.queues = Routing.MULTICAST, (None,)
+        self.slots = session.edge.routes.slots(self.address)
 
     def _target(self, session: Session, headers: Mapping[str, str]) -> Destination:
         """What it names. Raises RefusedError."""
@@ -176,6 +192,7 @@ _WHOLE_TURN = 1000
 
 def subscribe(session: Session, frame: Frame) -> None:
     """SUBSCRIBE: a consumer in each slot of the destination."""
+    session.entrance.dialect.options(frame.headers)
     wish = SubscribeRequest(session, frame)
     _begin(session, frame, wish)
     session.intake.begins(1 if wish.selector is None else 2 if len(wish.selector) <= LONG else _WHOLE_TURN)
@@ -215,6 +232,9 @@ def _counted(session: Session, wish: SubscribeRequest) -> None:
 
 def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
     _counted(session, wish)
+    if wish.pattern:
+        _attach_to_queues(session, frame, wish)
+        return
     if len(wish.slots) == 1 and not wish.more:
         sub = _part(session, frame, wish, wish.slots[0], wish.room)
         if wish.rate > 0:
@@ -254,6 +274,22 @@ def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
             pace.join(sub)
         session.add_subscription(wish.key, sub)
         session.intake.batch.append(_command(session, each, sub, sub.consumer, seq, messages, nbytes, room))
+    session.tell(NoticeKind.CONSUMER_CREATED, sub)
+
+
+def _attach_to_queues(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
+    """The part of a wildcard of queues that stands for all."""
+    room = share(wish.room, BUSY_PARTS)
+    sub = _part(session, frame, wish, wish.slots[0], room)
+    if (order := order_for(session, wish.ack, wish.messages, wish.messages * MOST)) is not None:
+        sub.counted(order, False)
+    if wish.rate > 0:
+        Tempo(wish.rate, sub.sink, session.edge.clock.monotonic()).join(sub)
+    session.add_subscription(wish.key, sub)
+    seq = session.answers.ask_one(frame.receipt)
+    nbytes = share(wish.nbytes, BUSY_PARTS)
+    session.intake.batch.append(_command(session, wish, sub, sub.consumer, seq, wish.messages, nbytes, room))
+    session.edge.queue_wildcards.add(QueueFan(session, wish.key, wish.pattern, sub))
     session.tell(NoticeKind.CONSUMER_CREATED, sub)
 
 
@@ -405,6 +441,7 @@ def unsubscribe(session: Session, frame: Frame) -> None:
     """UNSUBSCRIBE by id, or (1.0) by destination. With a durable name it deletes its queue, also one that
     nobody consumes here: its destination, or the name alone, says where it is."""
     headers = frame.headers
+    session.entrance.dialect.options(headers)
     durable = durable_name(headers)
     key = headers.get("id", headers.get("destination", ""))
     sub = session.subscriptions.get(key)

@@ -29,7 +29,8 @@ from ..destinations.directory import Directory
 from ..destinations.send_route import RouteCache
 from ..quotas.quotas import Quotas
 from ..subscriptions.rate_limits import Rates
-from ..subscriptions.subscription import ConsumerDesk
+from ..subscriptions.split_subscription import Fan
+from ..subscriptions.subscription import ConsumerDesk, SlotSubscription
 from ..subscriptions.wildcard_subscription import Everywhere
 from ..transport.channel import Channel
 from ..transport.connection_memory import Holding, MemoryHolder
@@ -128,6 +129,15 @@ class Judging(Protocol):
         ...
 
 
+class PartsOfQueues(Protocol):
+    """Subscriptions to queues by a wildcard (requests/queue_wildcards.py)."""
+
+    @property
+    def served(self) -> bool: ...
+    def add(self, fan: Fan) -> None: ...
+    def lost(self, sub: SlotSubscription) -> bool: ...
+
+
 class EdgeServices(ConsumerDesk, Protocol):
     """The edge, as its connections use it."""
 
@@ -193,6 +203,8 @@ class EdgeServices(ConsumerDesk, Protocol):
     def holding(self) -> Holding: ...
     @property
     def wildcards(self) -> dict[int, Everywhere]: ...
+    @property
+    def queue_wildcards(self) -> PartsOfQueues: ...
     @property
     def log_frames(self) -> bool: ...
 

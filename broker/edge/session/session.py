@@ -440,18 +440,23 @@ class Session(SessionLife):
         if sub.wide:
             self.edge.wildcards.pop(block(sub.consumer))
         parts = [sub] if sub.fan is None else sub.fan.parts
-        if self.usage is not None:
-            self.usage.add(Resource.SUBSCRIPTIONS, -sum(map(weight, parts)))
-            self.usage.unsubscribed(key)
         for part in parts:
-            del self.handles[part.handle]
-            del self.edge.consumers[part.consumer]
-            part.leave_others()
+            self.remove_part(part)
+        if self.usage is not None:
+            self.usage.unsubscribed(key)
         return parts
+
+    def remove_part(self, sub: SlotSubscription) -> None:
+        """One part of a subscription has ended."""
+        del self.handles[sub.handle], self.edge.consumers[sub.consumer]
+        if self.usage is not None:
+            self.usage.add(Resource.SUBSCRIPTIONS, -weight(sub))
+        sub.leave_others()
 
     def consumer_closed(self, sub: SlotSubscription, code: Code, detail: str) -> None:
         """The owner ended this subscription; the client must hear of it, and STOMP only has ERROR for that."""
-        self.fail(code, detail, None)
+        if not self.edge.queue_wildcards.lost(sub):
+            self.fail(code, detail, None)
 
     def raw(self, text: str) -> bytes:
         """A decoded header value as this connection's version writes it."""

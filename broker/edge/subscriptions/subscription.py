@@ -268,6 +268,11 @@ class SlotSubscription:
             other.tell_slot()
         return other
 
+    def at(self, address: str) -> SlotSubscription:
+        """It consumes the queue of that name. Returns itself."""
+        self.address, self.queues = address, (address,)
+        return self
+
     def render(self, run: Run) -> bytes:
         """All messages of the run as MESSAGE frames."""
         if len(run.records) == 1 and not (run.attempts or run.flags & self._special):

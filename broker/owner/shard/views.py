@@ -83,8 +83,8 @@ class Views:
     # ── lists ──────────────────────────────────────────────────────────────────────────────────────
 
     def queues(self, question: Question) -> Work:
-        """Filters: q (part of the name), address, addresses (any of these), routing, type (portrait.kind_of),
-        consumed, filled, paused (bool)."""
+        """Filters: q (part of the name), address, addresses (any of these), pattern (of addresses), routing, type
+        (portrait.kind_of), consumed, filled, paused (bool). names: nothing else is told of them."""
         value = portrait.QUEUE_VALUES[question["sort"]]
         page = yield from choose(
             self._queues(),
@@ -93,7 +93,7 @@ class Views:
             lambda entry: (entry[1].name, entry[1].address, entry[0].number),
             _queue_filter(question),
         )
-        return (yield from _listed(page, portrait.queue_row))
+        return (yield from _listed(page, _name_row if question.get("names") else portrait.queue_row))
 
     def addresses(self, question: Question) -> Work:
         """Filters: q."""
@@ -183,6 +183,10 @@ def busy_addresses(shard: Shard) -> Iterator[dict[str, Any] | None]:
         yield from busy(engine.shown, shard.settings.engine.addresses)
 
 
+def _name_row(_: Slot, queue: Queue) -> dict[str, Any]:
+    return {"name": queue.name, "address": queue.address}
+
+
 def _ask(question: Question) -> Ask:
     after = question.get("after")
     place = PageKey(after[0], tuple(after[1])) if after else None
@@ -215,6 +219,9 @@ def _queue_filter(question: Question) -> Callable[[tuple[Slot, Queue]], bool] | 
     if (addresses := question.get("addresses")) is not None:
         several = frozenset(addresses)
         tests.append(lambda queue: queue.address in several)
+    if pattern := question.get("pattern"):
+        stands_for = first_said([(pattern, True)], question.get("delimiter", "."))
+        tests.append(lambda queue: stands_for(queue.address))
     if routing := question.get("routing"):
         tests.append(lambda queue: queue.routing.name == routing)
     if kind := question.get("type"):

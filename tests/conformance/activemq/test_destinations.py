@@ -110,11 +110,33 @@ def test_wildcards_of_topics(join, name, pattern, matching):
     client.nothing()
 
 
-@pytest.mark.parametrize("destination", ["/queue/a.>", "/queue/a.*", "/topic/a.>.b", "/topic/a.#"])
+@pytest.mark.parametrize("destination", ["/queue/a.>.b", "/queue/#", "/topic/a.>.b", "/topic/a.#"])
 def test_wildcards_that_are_not_here(join, destination):
     client = join()
     client.send("SUBSCRIBE", {"destination": destination, "id": "1", "receipt": "r"})
     error(client, Code.BAD_DESTINATION, "r")
+
+
+def test_who_is_named_twice_gets_one_copy(join, name):
+    client, sender = join(), join()
+    client.subscribe(f"/queue/{name},/queue/{name}")
+    sender.publish(f"/queue/{name},/queue/{name}", b"x")
+    assert bodies(client, 1) == ["x"]
+    client.nothing()
+
+
+def test_options_of_a_consumer_behind_its_destination(join, name):
+    client, sender = join(), join()
+    for number in range(3):
+        sender.publish(f"/queue/{name}", b"%d" % number)
+    sender.sync()
+    client.subscribe(f"/queue/{name}?consumer.prefetchSize=1&consumer.priority=5", ack="client")
+    (first,) = client.messages(1)
+    client.nothing()
+    client.ack(first)
+    assert client.messages(1)[0]["destination"] == f"/queue/{name}"
+    client.send("SUBSCRIBE", {"destination": f"/queue/{name}?consumer.exclusive=true", "id": "x", "receipt": "r"})
+    assert b"exclusive" in error(client, Code.BAD_HEADER, "r").body
 
 
 # Virtual topics

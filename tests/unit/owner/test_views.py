@@ -46,6 +46,8 @@ def names(answer: dict) -> list[str]:
     [
         ({}, ["bills", "c.news", "orders.a", "orders.b"]),
         ({"q": "orders"}, ["orders.a", "orders.b"]),
+        ({"pattern": "orders.#", "delimiter": ".", "names": True}, ["orders.a", "orders.b"]),
+        ({"pattern": "*", "routing": "ANYCAST"}, ["bills"]),
         ({"address": "news"}, ["c.news"]),
         ({"addresses": ["bills", "news"]}, ["bills", "c.news"]),
         ({"addresses": []}, []),

@@ -57,6 +57,9 @@ CRON, ZONE = "AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_ZONE"
 MOST_REPEATS = (1 << 31) - 1
 """What Classic can count to."""
 _NOTHING = ("", "false", "0", "-1")
+OPTIONS: Final = ("dispatchAsync", "exclusive", "maximumPendingMessageLimit", "networkSubscription", "noLocal",
+                  "prefetchSize", "priority", "retroactive")  # fmt: skip
+"""Behind a destination, as `?consumer.NAME=VALUE`, they are what the header activemq.NAME is."""
 
 
 class Virtual(NamedTuple):
@@ -75,6 +78,7 @@ class ActiveMQ(Dialect):
     rejects = True
     prefetches_messages = True
     shows_temporaries = True
+    queue_wildcards = True
     manages = False
     public: Mapping[str, str] = {"/temp-queue/": "/remote-temp-queue/", "/temp-topic/": "/remote-temp-topic/"}
     _match: Callable[[str], AddressSettings]
@@ -99,7 +103,9 @@ class ActiveMQ(Dialect):
     def _resolve(self, destination: str, type_header: str | None, header_name: str) -> Destination:
         if len(destination) > MAX_DESTINATION:
             raise RefusedError(Code.BAD_DESTINATION, f"longer than {MAX_DESTINATION} characters")
-        first, *more = [self._single(name, destination) for name in destination.split(",")]
+        named = [self._single(name, destination) for name in destination.split(",")]
+        # Classic has them in a set: who is named twice gets one copy.
+        first, *more = {(each.address, each.routing, each.queue): each for each in named}.values()
         if not more:
             return first
         first, *more = [each._replace(shown=each.shown or self._name(each)) for each in (first, *more)]
@@ -206,6 +212,21 @@ class ActiveMQ(Dialect):
         return Recurrence(cron=cron, zone=zone, delay=delay, period=period, left=repeat)
 
     # ── SUBSCRIBE ──────────────────────────────────────────────────────────────────────────────────
+
+    def options(self, headers: dict[str, str]) -> None:
+        destination = headers.get("destination", "")
+        name, _, options = destination.partition("?")
+        if not options.startswith("consumer."):
+            return
+        for pair in options.split("&"):
+            option, _, value = pair.partition("=")
+            if (known := option.removeprefix("consumer.")) not in OPTIONS or known == option:
+                raise RefusedError(
+                    Code.BAD_DESTINATION, f"'{destination[:100]}': {option[:50]} is not here; known are consumer."
+                    + ", consumer.".join(OPTIONS),
+                )  # fmt: skip
+            headers.setdefault(f"activemq.{known}", value)
+        headers["destination"] = name
 
     def check_subscribe(self, headers: Mapping[str, str], target: Destination) -> None:
         for name in headers.keys() & (IN_SUBSCRIBE.keys() | ARGUMENTS.keys()):

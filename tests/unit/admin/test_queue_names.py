@@ -1,0 +1,52 @@
+"""Names of queues for wildcards: asked of all owners page by page, of the host's own, whatever one owner lacks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from broker.admin.management import queue_names
+from broker.admin.management.queue_names import KnownQueues
+
+
+class Owners:
+    """Two of them; one that fails is missing."""
+
+    def __init__(self, *queues: tuple[str, str]) -> None:
+        self.queues = sorted(queues)
+        self.asked: list[dict[str, Any]] = []
+
+    async def ask(self, question: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+        self.asked.append(question)
+        answers = []
+        for odd in (0, 1):
+            rows = [row for at, row in enumerate(self.queues) if at % 2 == odd]
+            if question["after"]:
+                rows = [row for row in rows if [row[0], list(row)] > question["after"]]
+            most = question["limit"]
+            told = [{"name": name, "address": address, "at": [name, [name, address]]} for name, address in rows[:most]]
+            answers.append({"rows": told, "more": len(rows) > most})
+        return answers, ["an owner"]
+
+
+async def found(owners: Owners, *patterns: str, most: int = 100) -> Mapping[str, Sequence[str]]:
+    told: asyncio.Future[Mapping[str, Sequence[str]]] = asyncio.get_running_loop().create_future()
+    KnownQueues(owners, ".").find(patterns, most, told.set_result)  # type: ignore[arg-type]
+    return await told
+
+
+async def test_all_pages_of_all_owners(monkeypatch):
+    monkeypatch.setattr(queue_names, "ROWS", 3)
+    owners = Owners(*[(f"a.{n:02}", f"a.{n:02}") for n in range(20)], ("b", "b"))
+    assert await found(owners, "a.#", "b") == {"a.#": [f"a.{n:02}" for n in range(20)], "b": ["b"]}
+    assert await found(owners, "a.#", most=5) == {"a.#": [f"a.{n:02}" for n in range(5)]}
+
+
+async def test_queues_of_a_host_of_subscribers_and_our_own_are_not_among_them():
+    owners = Owners(("a", "a"), ("$host/shop.a", "$host/shop.a"), ("$scheduled.a", "$scheduled.a"), ("s", "a"))
+    assert await found(owners, "#", "$host/shop.#") == {"#": ["a"], "$host/shop.#": ["$host/shop.a"]}
+
+
+async def test_whatever_fails_the_edge_is_told_something():
+    assert await found(None, "a") == {"a": ()}  # type: ignore[arg-type]
