@@ -1,8 +1,8 @@
 """The brain of one slot: commands in, effects, log records, fetches and moves out.
 
 Rule: deterministic. No clock, no IO, no logging, no randomness; the owner's Turn is all it knows of the world.
-This file is the table of who does what; see addresses, publish, dispatch, settle, redelivery, paging, state; for
-clusters producers, resume, prepared, decisions.
+This file is the table of who does what: subscribe.py, publishing/ (numbered.py is its door), dispatch/, routing/, for
+clusters prepared.py, reattach.py and tx_decisions.py.
 """
 
 from __future__ import annotations
@@ -37,26 +37,20 @@ from broker.core.message import Run
 from broker.core.records import MetaRecord, Row, RunRecord
 from broker.core.spans import Span
 
-from . import manage, tick
+from . import manage, subscribe, tick
 from .address.wildcards import Wildcards
-from .consumers.browser import Browser
-from .consumers.consumer import Consumer, Ledger
 from .dispatch import attach, page_in, settle
 from .end_of_turn import hand_out
-from .publishing import admission, prefilter, prepared, recurring, repeats
-from .publishing.publish import is_wide, publish
-from .queue import wishes
+from .publishing import admission, numbered, prefilter, prepared, recurring
+from .publishing.publish import is_wide
 from .queue.queue import Queue
-from .queue.wildcard_queues import may_sleep
-from .recovery import reattach, slot_restore
+from .recovery import slot_restore
 from .routing import addresses, declare, redelivery
 from .routing.routing import check_publish
 from .state import commit_release, duplicates, limits, page_out
 from .state.budget import Budget
 from .state.depth import depths
-from .state.held import WITHHELD, Held
-from .state.log_group import grouped
-from .state.slot import Slot, progress
+from .state.slot import Slot
 
 
 class Engine:
@@ -84,16 +78,16 @@ class Engine:
         self._accepted = 0
         """Messages, when it was dispatched last."""
         self._handlers: dict[type, Callable[[Any, Turn], None]] = {
-            Publish: self._publish,
+            Publish: partial(numbered.accept, self._slot),
             Settle: partial(settle.settle, self._slot),
-            Grant: self._grant,
+            Grant: partial(subscribe.grant, self._slot),
             Confirm: self._confirm,
-            Subscribe: self._subscribe,
-            SubscribeAll: self._subscribe_all,
-            Unsubscribe: self._unsubscribe,
+            Subscribe: partial(subscribe.subscribe, self._slot),
+            SubscribeAll: partial(subscribe.subscribe_all, self._slot),
+            Unsubscribe: partial(subscribe.unsubscribe, self._slot),
             Hold: partial(settle.hold, self._slot),
             Barrier: self._barrier,
-            Disconnect: self._disconnect,
+            Disconnect: partial(subscribe.disconnect, self._slot),
             Prepare: partial(prepared.prepare, self._slot),
             Decide: partial(prepared.decide, self._slot),
             Inquire: self._inquire,
@@ -174,41 +168,7 @@ class Engine:
 
     def after(self, effect: Effect, turn: Turn) -> None:
         """Tells `effect` when all that was appended so far in this turn is durable, and all this slot waits for."""
-        # Also what earlier turns wrote and is not durable: an answer must not overtake what it is an answer to (I3).
-        if progress(turn) or self._slot.pending:
-            self._slot.barrier(effect, turn)
-        else:
-            turn.effects.append(effect)
-
-    def _publish(self, command: Publish, turn: Turn) -> None:
-        # By the clock of the leader that takes it, not of the edge: two edges' clocks must not disagree on one queue.
-        if command.ttl or command.delay or (turn.ahead and command.session):
-            command.arrive(turn.now, turn.ahead if command.session else 0)
-        if command.dedup is None:
-            publish(self._slot, command, turn)
-        elif self.duplicate(command.dedup):
-            self.again(command, turn)
-        else:
-            self._publish_numbered(command, command.dedup, turn)
-
-    def _publish_numbered(self, command: Publish, dedup: tuple[int, int], turn: Turn) -> None:
-        slot, before = self._slot, len(turn.appends)
-        try:
-            publish(slot, command, turn)
-        except RefusedError as refused:
-            # Remembered before the refusal is told: the edge may ask again after a fail-over, and gets the same
-            # answer.
-            slot.producers.refuse(dedup, refused.code, refused.detail)
-            raise
-        # In front of the run: whoever reads the log finds number 5 refused before number 6 is taken. Written behind
-        # it, a crash between them would make 5 look like taken.
-        refusals = slot.producers.unlogged(dedup)
-        slot.producers.take(dedup, turn.now)
-        if refusals:
-            turn.appends.insert(before, MetaRecord(slot.number, "producers", {"producers": [], "refused": refusals}))
-        if len(turn.appends) - before > 1 and sum([type(r) is RunRecord for r in turn.appends[before:]]) > 1:
-            # Several anycast queues share it. A part alone in the log would make a replay look like a duplicate.
-            turn.appends[before:] = grouped(slot.number, turn.appends[before:])
+        self._slot.after(effect, turn)
 
     def _barrier(self, command: Barrier, turn: Turn) -> None:
         # Also when this turn writes nothing: an earlier commit may be under way.
@@ -220,128 +180,6 @@ class Engine:
         # already.
         if consumer is not None:
             settle.confirm(self._slot, consumer, command.count, turn)
-
-    def _grant(self, command: Grant, turn: Turn) -> None:
-        slot = self._slot
-        consumer = slot.consumers.get(command.consumer)
-        if consumer is not None:
-            consumer.grant(command.nbytes)
-            queue = slot.queues.get(consumer.queue)
-            # Only if there is something to hand out: a grant comes for every read of a socket.
-            if queue is not None and (queue.count or queue.far or queue.browsers):
-                slot.touched[queue] = None
-                if queue.browsers:
-                    queue.browsers.wake(command.consumer)
-
-    def _subscribe(self, command: Subscribe, turn: Turn) -> None:
-        slot = self._slot
-        # Before anything is made: a bad selector leaves no queue behind.
-        wishes.check(command, slot.xpath, turn)
-        before = progress(turn)
-        # One that is awake here is attached again like any other.
-        if command.consumer not in slot.consumers and may_sleep(command, slot.match.delimiter):
-            attach.fall_asleep(slot, command)
-            slot.answer(command.session, command.seq, turn, before)
-            return
-        queue, held = self._attached_queue(command, turn)
-        # One that comes again has its place: an earlier leader counted it.
-        if command.resume is None and not command.browse:
-            attach.check_consumers(slot, queue, turn)
-        consumer = Consumer(command, queue.id)
-        consumer.wants(wishes.wish_of(command, queue))
-        if command.browse:
-            turn.works()
-            attach.register(slot, consumer)
-            consumer.browses()
-            if queue.returned:
-                redelivery.bring_back(queue)
-            queue.browse(Browser(consumer, queue.address, *recurring.shown(queue), wishes.far_of(queue)))
-        else:
-            attach.enrol(slot, queue, consumer, turn)
-        if command.resume is not None:
-            # All at once, however much it is: the client may hold any of these ids, and what it holds must be found
-            # before anybody else is given it.
-            if queue.leaving is not None:
-                redelivery.come_back(slot, queue, turn, whole=True)  # it may name any of them
-            reattach.resume(slot, queue, consumer, command.resume, held, turn)
-        slot.touched[queue] = None
-        # One that comes again may find its queue made by its first try, which may not count yet.
-        late = progress(turn) != before or (command.resume is not None and len(slot.pending) > 0)
-        if command.seq and late:
-            # No message before the answer: the consumer begins when its queue is durable, whatever is granted before.
-            # One that comes back may still owe room: that must not be forgotten meanwhile either.
-            # In this order: pending is released first in, first out, so the consumer may begin in the same step in
-            # which its receipt is told, and the effect of the receipt stands before its first message.
-            slot.pending.append(Held(turn.number, consumer=consumer))
-            consumer.withhold(WITHHELD)
-            slot.barrier(Done(command.session, command.seq), turn)
-        elif command.seq:
-            turn.effects.append(Done(command.session, command.seq))
-
-    def _subscribe_all(self, command: SubscribeAll, turn: Turn) -> None:
-        attach.fall_asleep_everywhere(self._slot, command, turn)
-        self._slot.answer(command.session, command.seq, turn, progress(turn))
-
-    def _attached_queue(self, command: Subscribe, turn: Turn) -> tuple[Queue, Ledger | None]:
-        """The queue of a SUBSCRIBE. One that comes again ends its earlier attachment: what that held comes along; None:
-        there is none."""
-        slot = self._slot
-        earlier = slot.consumers.get(command.consumer) if command.resume is not None else None
-        if earlier is None:
-            return addresses.subscribed_queue(slot, command, turn), None
-        source = slot.queues[earlier.queue]
-        queue = source if source.tied else addresses.subscribed_queue(slot, command, turn)
-        # The same consumer number twice would be handed every message twice.
-        held = settle.detach(slot, earlier)
-        # Its destination means another queue now (that one was deleted and made again): what it held belongs to the
-        # old one.
-        if queue is not source:
-            redelivery.give_back(slot, source, held, None, turn, failed=False)
-            return queue, None
-        return queue, held
-
-    def _unsubscribe(self, command: Unsubscribe, turn: Turn) -> None:
-        slot = self._slot
-        consumer = slot.consumers.get(command.consumer)
-        asleep = attach.forget(slot, command.consumer, command.session)
-        doomed: Queue | None = None
-        if command.delete_queue is not None:
-            # All checks first: a refused UNSUBSCRIBE ends nobody.
-            doomed = slot.subscriptions.get(command.delete_queue)
-            if doomed is not None and doomed.address != command.address:
-                raise RefusedError(Code.SUBSCRIPTION_CONFLICT, f"'{command.delete_queue}' belongs to another address")
-            if doomed is not None and any(other is not consumer for other in doomed.consumers):
-                raise RefusedError(Code.SUBSCRIPTION_IN_USE, f"'{command.delete_queue}' has other consumers")
-        if command.consumer and not asleep and (consumer is None or consumer.session != command.session):
-            self._ended_already(command, "it has ended already", turn)
-            return
-        if consumer is not None:
-            settle.end_consumer(slot, consumer, turn, failed=False)
-        if doomed is not None:
-            addresses.delete(slot, doomed, turn)
-            declare.renew(slot, doomed, turn)
-        elif command.delete_queue is not None and consumer is None and not asleep:
-            self._ended_already(command, f"there is no durable subscription '{command.delete_queue}'", turn)
-            return
-        if command.seq:
-            # Behind the answers to what the consumer settled: an edge forgets the consumer with this one, and could not
-            # tell the next leader of it when those have to be asked again.
-            self.after(Done(command.session, command.seq), turn)
-
-    def _ended_already(self, command: Unsubscribe, why: str, turn: Turn) -> None:
-        """To an edge that asks again that means: done. So not before its first try counts."""
-        self.after(Refused(command.session, command.seq, Code.NO_SUCH_SUBSCRIPTION, why), turn)
-
-    def _disconnect(self, command: Disconnect, turn: Turn) -> None:
-        slot = self._slot
-        attach.forget_session(slot, command.session)
-        # The end of one may be the end of others: whoever consumes its queue.
-        # A session may have thousands of consumers, each with a ledger: `work` counts, and the owner calls again in
-        # the next turn.
-        while owned := slot.sessions.get(command.session):
-            if turn.work > turn.most:
-                return  # who sees attached() asks again
-            settle.end_consumer(slot, slot.consumers[owned[0]], turn, not command.calm)
 
     def attached(self, session: int) -> bool:
         """Has the session consumers here."""
@@ -418,36 +256,16 @@ class Engine:
         return self._slot.producers.seen(dedup)
 
     def again(self, command: Publish | Transact, turn: Turn) -> None:
-        """Answers a duplicate like the original: Refused, or Done when that is durable. Of what an earlier leader took,
-        subscribers without a durable queue may have got nothing."""
-        assert command.dedup is not None
-        refusal = self._slot.producers.refusal(command.dedup)
-        if refusal is not None:
-            turn.effects.append(Refused(command.session, command.seq, *refusal))
-            return
-        # This leader has not delivered it to anybody who was not durable; its predecessor may have. Twice, marked,
-        # beats never.
-        if self._slot.producers.inherited(command.dedup):
-            repeats.repeat(self._slot, command, turn)
-        if command.seq:
-            self.after(Done(command.session, command.seq), turn)
+        """Answers a duplicate like the original."""
+        numbered.again(self._slot, command, turn)
 
     def remember(self, dedup: tuple[int, int], turn: Turn) -> None:
         """Counts the number as taken; for a transaction, in its log group."""
-        producers = self._slot.producers
-        data = {"producers": [list(dedup)], "refused": producers.unlogged(dedup)}
-        producers.take(dedup, turn.now)
-        turn.appends.append(MetaRecord(self._slot.number, "producers", data))
+        numbered.remember(self._slot, dedup, turn)
 
     def refuse(self, command: Publish | Transact, refused: RefusedError, turn: Turn) -> None:
-        """The owner refuses a command for reasons of its own: a replay of it is refused as well. One that was dealt
-        with before is answered as it was then."""
-        if command.dedup is not None:
-            if self.duplicate(command.dedup):
-                self.again(command, turn)
-                return
-            self._slot.producers.refuse(command.dedup, refused.code, refused.detail)
-        turn.effects.append(Refused(command.session, command.seq, refused.code, refused.detail))
+        """The owner refuses a command for reasons of its own: a replay of it is refused as well."""
+        numbered.refuse(self._slot, command, refused, turn)
 
     def producers(self) -> dict[int, int]:
         """Token → last number."""

@@ -295,6 +295,14 @@ class Slot:
         """Tells `effect` when everything so far is durable, also what earlier turns wrote."""
         self.pending.append(Held(turn.number, effect))
 
+    def after(self, effect: Effect, turn: Turn) -> None:
+        """The same, at once when nothing waits, neither of this turn nor of earlier ones."""
+        # Also what earlier turns wrote and is not durable: an answer must not overtake what it is an answer to (I3).
+        if progress(turn) or self.pending:
+            self.barrier(effect, turn)
+        else:
+            turn.effects.append(effect)
+
     def hold(self, entries: Sequence[tuple[Queue, Run, bool]], number: int, done: Done | None = None) -> None:
         """Runs that enter their queues (paged: the index) when turn `number` is durable; then `done` is told."""
         for queue, run, paged in entries:
