@@ -40,7 +40,7 @@ SLOTS = 4
 """Fewer than the product has: each costs records, streams and epochs, and clients use few addresses."""
 
 LEISURELY = (
-    "broker.link.edge_side.cluster_port.MARK_S",
+    "broker.link.edge_side.auto_marks.MARK_S",
     "broker.owner.transactions.coordinator.RETRY_S",
     "broker.app.owner.RETRY_S",
 )

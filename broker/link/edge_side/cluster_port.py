@@ -18,6 +18,7 @@ tell.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -52,10 +53,13 @@ from ..codec.effect_codec import LinkEffect
 from ..owner_port import EffectListener
 from ..stats import LinkStats, of_lanes
 from .all_slots import Together
+from .auto_marks import AutoMarks
 from .backpressure import Telling
 from .consumer_replay import Mirrored, PendingCommand, held, size_of
 from .cross_slot_tx import Parking
 from .downloads import Downloads
+from .mirrored_consumers import MirroredConsumers, lives
+from .outages import Outages
 from .owner_link import OwnerLink
 from .routes import Routes
 from .slot_channel import SlotChannel, answer
@@ -63,8 +67,6 @@ from .uploads import Uploads
 
 log = logging.getLogger("stampede.link")
 
-MARK_S = 1.0
-"""How often the owner of AUTO consumers is asked whether what they were given is settled for good."""
 UNREACHED = 0.5
 """Of a lease: so long an owner that others know to live is tried before it is said not to be reached. One that died is
 known to be dead by then, and nobody need be told of it."""
@@ -109,25 +111,26 @@ class ClusterPort:
         self._hello = pb.Hello(cluster=settings.etcd.prefix, version=PROTOCOL, edge=id, boot=boot, token=token)
         self._keeper = keeper
         self._telling = Telling(self._settings.edge_pending_bytes, schedule, self.stats)
+        self._outages = Outages(self._settings.unavailable_after_s, clock, later, self._waited_for, self._give_up)
         self._routes = Routes(
-            clock, self._telling, self.stats, self._make_link, self._watch, sparing,
+            clock, self._telling, self.stats, self._make_link, self._outages.watch, sparing,
             self._settings.lease_s * UNREACHED,
         )  # fmt: skip
         self.unreached = self._routes.unreached
         self.ask, self.unled = self._routes.ask, self._routes.unled
         self._uploads = Uploads(
-            self._routes, keeper, schedule, later, self.stats, self._watch, self._unavailable, self._refuse
-        )
+            self._routes, keeper, schedule, later, self.stats, self._outages.watch, self._outages.unavailable,
+            self._refuse,
+        )  # fmt: skip
         self._lanes = self._routes.lanes
-        self._consumers: dict[int, Mirrored] = {}
-        self._downloads = Downloads(self._routes, self._consumers, schedule, later, self._watch)
+        self._mirrored = MirroredConsumers(self._routes)
+        self._consumers = self._mirrored.by_number
+        self._downloads = Downloads(self._routes, self._consumers, schedule, later, self._outages.watch)
         self.write_body, self.read_body = self._uploads.write, self._downloads.read
         self.arrived = self._downloads.arrived
         self.held = partial(held, self._consumers)
         self._parking, self._together = Parking(), Together()
-        self._watching = False
-        self._marking: dict[SlotChannel, None] = {}
-        self._mark_timer = False
+        self._marks = AutoMarks(later, self._send)
         self._patience: dict[str, Patience] = {}
         """Owner → ours with it."""
 
@@ -169,7 +172,7 @@ class ClusterPort:
                 pressed |= self.submit(list(self._together.parts(command)))  # type: ignore[arg-type]
                 continue
             if self._parking.active and self._parking.park(command):
-                self._closing(command)
+                self._mirrored.closes(command)
                 pressed = True
                 continue
             # All are taken, also when one presses: the edge has given them away.
@@ -207,7 +210,7 @@ class ClusterPort:
         """A kept command leaves. True: its owner holds too much already."""
         lane.send(command, nbytes)
         if not lane.opened:
-            self._watch()
+            self._outages.watch()
         return self._telling.presses(lane, getattr(command, "session", 0))
 
     def _grant(self, lane: SlotChannel, command: Grant) -> None:
@@ -232,12 +235,12 @@ class ClusterPort:
         # A session tells all slots in which it consumed; where all of that has ended nobody would answer.
         if isinstance(command, Disconnect) and not lane.of_session(session):
             return False  # every consumer it had here has been refused or closed
-        self._closing(command)
+        self._mirrored.closes(command)
         entry = lane.keep(command, seq, nbytes)
         # A Disconnect has no answer; the Barrier behind it has (SlotChannel.commands).
         if not isinstance(command, Disconnect):
             command.seq = lane.seq(entry)  # type: ignore[union-attr]
-        self._mirror(lane, entry, command)
+        self._mirrored.follow(lane, entry, command)
         if isinstance(command, Transact) and self._transact(lane, entry, command):
             return False
         pressed = False
@@ -245,37 +248,6 @@ class ClusterPort:
             pressed = self._send(lane, each, nbytes)
             nbytes = 0
         return pressed
-
-    def _mirror(self, lane: SlotChannel, entry: PendingCommand, command: Command) -> None:
-        """Notes what the command does to consumers."""
-        if isinstance(command, Subscribe):
-            consumer = Mirrored(command)
-            entry.concerns(consumer)
-            command.settle_by_edge(consumer.confirms and not command.browse)
-            self._consumers[command.consumer] = consumer
-            lane.begin(consumer)
-        elif isinstance(command, Unsubscribe | Settle | Hold):
-            # Asked of the channel, not of the whole edge: a consumer that has ended here concerns nobody.
-            known = entry.concerns(lane.consumers.get(command.consumer))
-            if known is None:
-                return
-            if isinstance(command, Unsubscribe):
-                known.leaves()
-            else:
-                known.set_aside(entry, command.ids)
-        elif isinstance(command, Disconnect):
-            for consumer in lane.of_session(command.session):
-                consumer.leaves()
-
-    def _closing(self, command: Command) -> None:
-        """What it ends gets nothing from now on, also while it is still on its way to the owner."""
-        if isinstance(command, Unsubscribe):
-            consumer = self._consumers.get(command.consumer)
-            if consumer is not None:
-                consumer.closes()
-        elif isinstance(command, Disconnect):
-            for consumer in self._routes.lane(command.slot).of_session(command.session):
-                consumer.closes()
 
     def _transact(self, lane: SlotChannel, entry: PendingCommand, command: Transact) -> bool:
         """True: it must wait. One that reaches into other slots leaves when the Holds there, and what its session sent
@@ -297,7 +269,7 @@ class ClusterPort:
         if isinstance(command, Disconnect | Grant):
             return False
         session: int = getattr(command, "session", 0)
-        refused = Refused(session, getattr(command, "seq", 0), *self._unavailable(lane))
+        refused = Refused(session, getattr(command, "seq", 0), *self._outages.unavailable(lane))
         if (told := self._together.told(refused)) is not None:
             self._telling.tell(told)
         return True
@@ -343,7 +315,7 @@ class ClusterPort:
             effect.shows(fresh)
         consumer.delivered(effect.run, effect.cost)
         if consumer.confirms and not consumer.command.browse:
-            self._mark(lane)
+            self._marks.given(lane)
         out.append(effect)
 
     def _skip(self, lane: SlotChannel, consumer: Mirrored, effect: Deliver, fresh: Any) -> None:
@@ -374,7 +346,7 @@ class ClusterPort:
         command = entry.command
         kind = type(command)
         # Answered, and kept: it says what an open transaction claims (C51).
-        if kind is Hold and refused is None and self._lives(lane, entry.consumer):
+        if kind is Hold and refused is None and lives(lane, entry.consumer):
             self._held(entry, out)
             return
         # First here, then told: whoever hears of it may submit again from within.
@@ -384,10 +356,6 @@ class ClusterPort:
         if self._parking.starting:
             self._start_transaction(entry)
         self._tell_answer(entry, refused, out)
-
-    @staticmethod
-    def _lives(lane: SlotChannel, consumer: Mirrored | None) -> bool:
-        return consumer is not None and lane.consumers.get(consumer.number) is consumer
 
     def _held(self, entry: PendingCommand, out: list[Effect]) -> None:
         """A Hold stays until its transaction ends: a new owner must hear of it."""
@@ -457,12 +425,10 @@ class ClusterPort:
         return refused
 
     def _end_consumer(self, lane: SlotChannel, consumer: Mirrored) -> None:
-        lane.end(consumer)
+        holds = self._mirrored.end(lane, consumer)
         self._downloads.end(consumer)
-        self._consumers.pop(consumer.number, None)
-        for hold in dict.fromkeys(consumer.holds.values()):
-            if hold.answered:
-                self._forget(lane, hold)
+        for hold in holds:
+            self._forget(lane, hold)
 
     def _release(self, entry: PendingCommand) -> None:
         """A transaction is answered. Where an owner changed meanwhile, it may have happened before that: then what its
@@ -470,8 +436,8 @@ class ClusterPort:
         it would stay with this consumer). Giving back does nothing where there is nothing to give."""
         for hold in entry.holds:
             command = hold.command
-            lives = self._lives(self._routes.lane(command.slot), hold.consumer)
-            if hold.claimed and lives and isinstance(command, Hold):
+            there = lives(self._routes.lane(command.slot), hold.consumer)
+            if hold.claimed and there and isinstance(command, Hold):
                 self._take(Settle(command.slot, command.session, 0, command.consumer, command.ids, Outcome.RETURN))
 
     def _end_holds(self, entry: PendingCommand) -> None:
@@ -549,42 +515,17 @@ class ClusterPort:
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _unavailable(self, lane: SlotChannel) -> tuple[Code, str]:
-        if lane.shelved:
-            return Code.SLOT_SHELVED, (
-                f"it is in slot {lane.slot}, which was shelved; others are not concerned. Ask the operator: "
-                "`stampede cluster status`"
-            )
-        return Code.OWNER_UNAVAILABLE, (
-            f"no owner has served it for {self._settings.unavailable_after_s:g} s (unavailable_after_s); "
-            "try again later, or ask the operator: `stampede cluster status`"
-        )
-
-    def _watch(self) -> None:
-        """Has the slots without an owner looked at."""
-        if not self._watching:
-            self._watching = True
-            self._later(min(1.0, self._settings.unavailable_after_s / 2), self._check_down)
-
-    def _check_down(self) -> None:
-        self._watching = False
-        if self._routes.closed:
-            return
-        # At most a second too late: looked at once a second, while somebody waits.
-        limit = self._clock.monotonic() - self._settings.unavailable_after_s
-        for lane in list(self._lanes.values()):
-            if lane.opened or not (lane.kept or lane.waiting or self._downloads.waits(lane.slot)):
-                continue
-            if lane.down_since <= limit:
-                self._give_up(lane)
-            else:
-                self._watch()
+    def _waited_for(self) -> Iterator[SlotChannel]:
+        """Slots that are not open, and for which somebody waits."""
+        for lane in list(self._lanes.values()) if not self._routes.closed else ():
+            if not lane.opened and (lane.kept or lane.waiting or self._downloads.waits(lane.slot)):
+                yield lane
 
     def _give_up(self, lane: SlotChannel) -> None:
         """Who waits for the slot has waited long enough. Ends of consumers are told whenever it comes back."""
         if lane.give_up():
-            log.error("slot %d: %s", lane.slot, lane.shelved or self._unavailable(lane)[1])
-        code, why = self._unavailable(lane)
+            log.error("slot %d: %s", lane.slot, lane.shelved or self._outages.unavailable(lane)[1])
+        code, why = self._outages.unavailable(lane)
         self._uploads.give_up(lane)
         self._downloads.give_up(lane, why)
         for entry in list(lane.kept.values()):
@@ -600,20 +541,3 @@ class ClusterPort:
             self._routes.open(lane)
         self._telling.landed(lane.slot)
         self._telling.soon()
-
-    def _mark(self, lane: SlotChannel) -> None:
-        """AUTO consumers of the slot were given something."""
-        self._marking[lane] = None
-        if not self._mark_timer:
-            self._mark_timer = True
-            self._later(MARK_S, self._mark_all)
-
-    def _mark_all(self) -> None:
-        self._mark_timer = False
-        lanes, self._marking = self._marking, {}
-        for lane in lanes:
-            # One Barrier at a time for each slot, and none to nobody.
-            if lane.marked is not None or not lane.opened:
-                self._mark(lane)
-                continue
-            self._send(lane, lane.mark(), 0)

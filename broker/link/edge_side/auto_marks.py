@@ -1,0 +1,42 @@
+"""AUTO consumers count as served when they are given a message. Once a second their owner is asked whether that is
+settled for good: until then a new owner would have to be told of it.
+
+Rule: one question at a time for each slot, and none to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.core.commands import Barrier
+from broker.seams.clock import Later
+
+from .slot_channel import SlotChannel
+
+MARK_S = 1.0
+
+
+class AutoMarks:
+    """send(slot, question, bytes)"""
+
+    def __init__(self, later: Later, send: Callable[[SlotChannel, Barrier, int], object]) -> None:
+        self._later = later
+        self._send = send
+        self._due: dict[SlotChannel, None] = {}
+        self._timer = False
+
+    def given(self, lane: SlotChannel) -> None:
+        """AUTO consumers of the slot were given something."""
+        self._due[lane] = None
+        if not self._timer:
+            self._timer = True
+            self._later(MARK_S, self._ask)
+
+    def _ask(self) -> None:
+        self._timer = False
+        lanes, self._due = self._due, {}
+        for lane in lanes:
+            if lane.marked is not None or not lane.opened:
+                self.given(lane)
+                continue
+            self._send(lane, lane.mark(), 0)

@@ -1,0 +1,61 @@
+"""Owners are asked whether AUTO deliveries are settled: once a second, one question a slot, none to nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.link.edge_side.auto_marks import MARK_S, AutoMarks
+from broker.link.edge_side.slot_channel import SlotChannel
+
+from .world import World
+
+
+@pytest.fixture
+def world() -> Any:
+    made = World()
+    made.sent = []
+    made.marks = AutoMarks(made.later, lambda lane, question, nbytes: made.sent.append(lane.slot))
+    return made
+
+
+def channel(slot: int) -> SlotChannel:
+    lane = SlotChannel(slot, 0.0)
+    lane.open()
+    return lane
+
+
+def test_many_deliveries_are_one_question(world):
+    one, other = channel(1), channel(2)
+    for _ in range(5):
+        world.marks.given(one)
+    world.marks.given(other)
+    world.pass_time(MARK_S * 0.9)
+    assert world.sent == []
+    world.pass_time(MARK_S)
+    assert world.sent == [1, 2]
+    world.pass_time(10 * MARK_S)
+    assert world.sent == [1, 2], "nothing was given since"
+
+
+def test_the_next_question_waits_for_the_answer_to_the_first(world):
+    lane = channel(1)
+    world.marks.given(lane)
+    world.pass_time(MARK_S)
+    world.marks.given(lane)
+    world.pass_time(3 * MARK_S)
+    assert world.sent == [1]
+    lane.unmark(True)
+    world.pass_time(MARK_S)
+    assert world.sent == [1, 1]
+
+
+def test_nobody_is_asked_while_nobody_leads(world):
+    lane = SlotChannel(1, 0.0)
+    world.marks.given(lane)
+    world.pass_time(5 * MARK_S)
+    assert world.sent == []
+    lane.open()
+    world.pass_time(MARK_S)
+    assert world.sent == [1], "what was given is still to be asked for"
