@@ -35,8 +35,8 @@ from broker.core.errors import Code
 from broker.core.memory import Memory
 from broker.core.message import Blob
 from broker.core.metrics import Metric
-from broker.core.records import MetaRecord, Stretch
-from broker.engine.address.declarations import places, reading
+from broker.core.records import MetaRecord
+from broker.engine.address.declarations import places
 from broker.engine.address.wildcards import Wildcards
 from broker.engine.engine import Engine
 from broker.engine.state.budget import Budget
@@ -62,15 +62,12 @@ from .memory_pressure import Pressure
 from .page_reads import PageReads
 from .portions import FEW, MOST, WORK, portion
 from .reconfiguring import Reconfiguring, beginning
+from .restoring import naming, restoring
+from .slot_alarm import SlotAlarm
 from .slow_turns import LONG_S, Blame
 from .small_state import Keeper, small_state
 
 log = logging.getLogger("stampede.owner")
-
-_PIECE = 512
-"""Records given to engines between two turns of the loop at a start."""
-_STRETCH = 5
-"""What a queue counts in that, beside its records."""
 
 
 class Shard:
@@ -114,8 +111,7 @@ class Shard:
         self.wildcards = Wildcards()
         self._clock = clock
         self._schedule = schedule
-        self._alarm = alarm
-        self._alarm_at = 0
+        self._alarm = SlotAlarm(alarm, self._tick)
         self._listener: Listener | None = None
         self.steps = Steps(clock)
         self.blame = Blame()
@@ -176,26 +172,7 @@ class Shard:
         shard before its end."""
         yield from self.reading()
         recovered = self.journal.recovered
-        # Small state first: queues must be there before their messages.
-        for at, meta in enumerate(recovered.metas):
-            self.engine(meta.slot).restore_meta(meta)
-            if not at % _PIECE:
-                yield
-        done = 0
-        for found in recovered.stretches():
-            if isinstance(found, Stretch):
-                self.engine(found.slot).restore_stretch(found.queue, found.rows)
-                done += len(found.rows) + _STRETCH
-            else:
-                self.engine(found[0].slot).restore_run(*found)
-                done += 1
-            if done >= _PIECE:
-                done = 0
-                yield
-        # After what was recovered, so that the settings change what is there and make what is not.
-        for slot in places(self.settings.engine):
-            self.engine(slot)  # what the settings name exists from the start
-            yield
+        yield from restoring(self.settings.engine, recovered, self.engine)
         turn, engines = self._turn(), list(self.engines.values())
         for engine in engines:
             yield from engine.restore_ending(recovered.clean, turn)
@@ -209,7 +186,7 @@ class Shard:
 
     def reading(self) -> Iterator[None]:
         """Reads the names in the settings, in steps, before an engine asks for one of them."""
-        return reading(self.settings.engine, _PIECE)
+        return naming(self.settings.engine)
 
     def engine(self, slot: int) -> Engine:
         """The engine of a slot that is led here, made when first needed."""
@@ -346,6 +323,8 @@ class Shard:
         if began > turns.mark.due:
             turns.mark.look(began)
         inbox: list[Command] = []
+        # Two ways in one body: a turn of its own, or a piece of one that is under way. As two methods they cost two
+        # calls a turn, which is two a message where messages come one by one (tests/unit/app/test_calls.py).
         if (under_way := self._large) is None:
             turn = self._turn()
             touched: Touched = {}
@@ -534,7 +513,7 @@ class Shard:
             self._listener.on_effects(turn.effects)
             if (at := now()) - before > LONG_S:
                 self.blame.saw(at - before, f"telling {len(turn.effects)} effects")
-        self._set_alarm(touched)
+        self._alarm.look(touched)
 
     def flush(self, engine: Engine, turn: Turn) -> None:
         """Dispatches what the turn has touched, now or as soon as the slot may."""
@@ -577,16 +556,8 @@ class Shard:
 
     # ── time and failure ───────────────────────────────────────────────────────────────────────────
 
-    def _set_alarm(self, touched: Touched) -> None:
-        for engine in touched:
-            due = engine.next_due()
-            # One alarm for all slots, the earliest.
-            if due and (not self._alarm_at or due < self._alarm_at):
-                self._alarm_at = due
-                self._alarm(due, self._tick)
-
     def _tick(self) -> None:
-        self._alarm_at = 0
+        self._alarm.rang()
         if self.stopped:
             return
         if self._large is not None:
@@ -603,7 +574,7 @@ class Shard:
         except Exception as error:
             self.thrown(error)
             return
-        self._set_alarm(dict.fromkeys(self.engines.values()))
+        self._alarm.look(self.engines.values())
         if self._ticks.took(began):
             self._ticks.tell(self.blame.name([]))
 

@@ -31,6 +31,7 @@ def test_many_deliveries_are_one_question(world):
     for _ in range(5):
         world.marks.given(one)
     world.marks.given(other)
+    assert len(world.timers) == 1
     world.pass_time(MARK_S * 0.9)
     assert world.sent == []
     world.pass_time(MARK_S)
