@@ -20,9 +20,10 @@ from prometheus_client.core import (
     Metric as Family,
 )
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.samples import Exemplar
 
 from broker import __version__
-from broker.core.metrics import Metric, MetricSource
+from broker.core.metrics import Histogram, Metric, MetricSource
 
 MAX_SERIES = 2000
 """Per family. A broker with 100,000 temporary queues must not make every scrape 10 MB; what was left out is
@@ -70,12 +71,15 @@ def family(metric: Metric) -> Family:
     """One family with at most MAX_SERIES samples. Histogram counts are per bucket (the last one: above all bounds)."""
     made = _KINDS[metric.kind](metric.name, metric.help)
     for labels, value in metric.samples[:MAX_SERIES]:
-        if isinstance(value, tuple):
-            bounds, counts, total = value
+        if isinstance(value, Histogram):
+            bounds, counts, total, examples = value
             names = [*map(str, bounds), "+Inf"]
             running = list(accumulate(counts))
-            for bound, count in zip(names, running, strict=True):
-                made.add_sample(f"{metric.name}_bucket", {**labels, "le": bound}, count)
+            for at, (bound, count) in enumerate(zip(names, running, strict=True)):
+                example = examples.get(at)
+                # Only OpenMetrics has them: who asks for the text of before gets the same without.
+                shown = None if example is None else Exemplar({"trace_id": example[0]}, *example[1:])
+                made.add_sample(f"{metric.name}_bucket", {**labels, "le": bound}, count, exemplar=shown)
             made.add_sample(f"{metric.name}_count", labels, running[-1])
             made.add_sample(f"{metric.name}_sum", labels, total)
         else:

@@ -333,6 +333,10 @@ class EngineSettings:
     max_queues: int = setting(
         100_000, "queues", "of this process, those of topic subscribers included", "about 4 KiB each, so 400 MB"
     )
+    timed_queues: int = setting(
+        50, "queues", "whose times to delivery and ACK are told one by one; the rest is one series; 0: none",
+        "each has 36 series in /metrics", least=0, most=1000,
+    )  # fmt: skip
     queues: dict[str, Any] = table("queues that exist from the start: name = table of `queue` settings")
     diverts: dict[str, Any] = table("copies or detours of messages: name = table of `divert` settings")
     wildcard_delimiter: str = setting(

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple, Protocol
 
 Kind = Literal["counter", "gauge", "histogram"]
 
 
+class Histogram(NamedTuple):
+    """Counts of each bucket (the last one: above all bounds) and the sum of all that was counted.
+
+    examples   bucket → (trace, value, seconds since the epoch) of one of those that were counted there."""
+
+    bounds: list[float]
+    counts: list[int]
+    total: float
+    examples: Mapping[int, tuple[str, float, float]] = {}
+
+
 class Metric:
-    """One family. `samples`: (labels, value); for histograms value = (bucket upper bounds, counts, sum).
+    """One family. `samples`: (labels, value).
 
     Names carry the prefix `stomp_`, base units, and `_total` for counters. `help` is never empty."""
 
@@ -20,7 +31,7 @@ class Metric:
         name: str,
         kind: Kind,
         help: str,
-        samples: list[tuple[dict[str, str], float | tuple[list[float], list[int], float]]],
+        samples: list[tuple[dict[str, str], float | Histogram]],
     ) -> None:
         self.name = name
         self.kind = kind

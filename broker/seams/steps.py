@@ -24,7 +24,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Callable
 
-from broker.core.metrics import Metric
+from broker.core.metrics import Histogram, Metric
 
 from .clock import Clock, thread_seconds
 
@@ -124,9 +124,9 @@ class StepKindStats:
             "a %s took %.0f ms%s, everybody else has waited: %s%s", self.name, self.span * 1000, ours, whose, more
         )
 
-    def histogram(self) -> tuple[list[float], list[int], float]:
+    def histogram(self) -> Histogram:
         """As core.metrics wants it."""
-        return list(BOUNDS_S), [self.quick + self._counts[0], *self._counts[1:]], self.total
+        return Histogram(list(BOUNDS_S), [self.quick + self._counts[0], *self._counts[1:]], self.total)
 
 
 class Steps:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from broker.core.metrics import Metric
-
-from .contexts import Context
+from broker.core.traceparent import Context
 
 WAITING: Final = 4096
 """Notes until the thread has taken them, every second or sooner."""

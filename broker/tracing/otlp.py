@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from broker import __version__
 from broker.core.errors import ConfigError
+from broker.core.traceparent import Context
 
-from .contexts import Context
 from .notes import Notes, SpanNote
 
 log = logging.getLogger("stampede.tracing")

@@ -13,9 +13,9 @@ from broker.core.address import AckMode, Outcome
 from broker.core.commands import Command, Publish, Settle, Transact
 from broker.core.effects import Deliver, Done, Effect, Refused
 from broker.core.message import REDELIVERED, TRACED, Blob
+from broker.core.traceparent import Context, contexts
 from broker.link.owner_port import BodyReader, BodyWriter, EffectListener, OwnerPort
 
-from .contexts import Context, contexts
 from .notes import Notes, SpanNote
 
 MOST: Final = 4096

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.core.message import TRACED
+from broker.core.traceparent import header
 from broker.edge.requests.inbound import Inbound
 from broker.edge.session.session import Session
 from broker.seams.entropy import number, token
 from broker.wire.events import Event, Head, Sends
-
-from .contexts import header
 
 
 class Starts:

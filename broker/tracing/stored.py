@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 from broker.core.commands import Command, Prepare, Publish, Transact
 from broker.core.message import DURABLE, TRACED, Run
+from broker.core.traceparent import contexts
 
-from .contexts import contexts
 from .notes import Notes, SpanNote
 
 PIECE: Final = 64

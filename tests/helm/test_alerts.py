@@ -96,6 +96,25 @@ def test_the_rules_are_such_that_prometheus_takes_them(rules, promtool, tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(("below_a_minute", "fires"), [(0, 1), (95, 0)])
+def test_old_messages_are_told(rules, promtool, tmp_path, below_a_minute, fires):
+    """A hundred messages a minute, so many of them before a minute was over, all others after ten at most."""
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
+    series = [
+        {"series": f'stomp_queue_delivery_seconds_bucket{{namespace="mq",address="q",queue="q",le="{le}"}}',
+         "values": f"0+{count}x40"}
+        for le, count in (("60.0", below_a_minute), ("600.0", 100), ("+Inf", 100))
+    ]  # fmt: skip
+    asked = {
+        "expr": 'count(ALERTS{alertname="StampedeDeliverySlow",alertstate="firing",queue="q"}) or vector(0)',
+        "eval_time": "30m", "exp_samples": [{"labels": "{}", "value": fires}],
+    }  # fmt: skip
+    cases = [{"interval": "1m", "input_series": series, "promql_expr_test": [asked]}]
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": cases}))
+    done = subprocess.run([promtool, "test", "rules", "tests.yaml"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_alerts_fire_at_what_they_are_for_and_at_nothing_else(rules, promtool, tmp_path):
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
     well = [{"series": 'stomp_controller{namespace="mq",pod="a"}', "values": "1x10"}]

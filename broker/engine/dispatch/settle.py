@@ -66,6 +66,8 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     counters = slot.counters
     if outcome is Outcome.ACK:
         counters.acked += count
+        if queue.latency is not None:
+            queue.latency.settled(taken.values(), turn.now)
         # Where messages stay, an ACK gives back credit and nothing else.
         if queue.kind is None or not queue.stays():
             slot.settle_ids(queue, taken, turn)

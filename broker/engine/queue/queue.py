@@ -40,6 +40,7 @@ from .agenda import Agenda
 from .delayed import Delayed
 from .delivery_attempts import DeliveryAttempts
 from .gate import CommitGate
+from .latency import Latency
 from .leaving import Leaving
 from .on_their_way import OnTheirWay
 from .page_store import PageStore
@@ -75,9 +76,9 @@ class Queue:
     __slots__ = (
         "address", "agenda", "auto_created", "book", "browsers", "came", "choice", "consumers", "count", "declared",
         "delayed", "deleted", "delivering", "died", "durable", "expiry", "far", "filter", "gate", "handed", "hidden",
-        "id", "idle_since", "kind", "last", "leaving", "levels", "moving", "name", "nbytes", "out", "owed", "pace",
-        "pages", "paused", "ready", "recurring", "restart", "returned", "routing", "selector", "sent", "settings",
-        "spilled", "start", "subscription", "swept", "tied", "tries", "watermark", "weight",
+        "id", "idle_since", "kind", "last", "latency", "leaving", "levels", "moving", "name", "nbytes", "out", "owed",
+        "pace", "pages", "paused", "ready", "recurring", "restart", "returned", "routing", "selector", "sent",
+        "settings", "spilled", "start", "subscription", "swept", "tied", "tries", "watermark", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -139,6 +140,8 @@ class Queue:
         """It is to get what its address kept up to this id, when that is in memory (retroactive.py); 0: nothing."""
         self.pace: ConsumerPace | None = None
         """How fast its consumers are, where that matters."""
+        self.latency: Latency | None = None
+        """How long its messages took; None: nobody wants to know, or nothing was handed out yet."""
         self.book: Book | None = None
         """Its share of what its address holds, where that has a limit."""
 
@@ -155,6 +158,10 @@ class Queue:
     def pause(self, paused: bool) -> None:
         """Somebody wants it to hand out nothing, or again what it has; equip() makes it so."""
         self.paused = paused
+
+    def timed(self, latency: Latency) -> None:
+        """How long its messages take is counted there."""
+        self.latency = latency
 
     def owes(self, last: int) -> None:
         """It is to get what its address kept up to this id; 0: it has it."""

@@ -237,6 +237,8 @@ def unbind(slot: Slot, queue: Queue) -> None:
         del slot.hidden[queue.address, queue.name, queue.routing]
         return
     slot.budget.queue_gone()
+    if queue.latency is not None and slot.budget.latencies is not None:
+        slot.budget.latencies.gone(slot.number, queue.address, queue.name)
     address = slot.addresses[queue.address]
     del address.queues[queue.name]
     (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).remove(queue)

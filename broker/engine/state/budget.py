@@ -5,8 +5,13 @@ Rule: counts and an account; who makes a queue or frees memory decides elsewhere
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from broker.core.memory import NEVER, Memory
 from broker.core.message import Run
+from broker.core.metrics import Metric
+
+from .latencies import Latencies
 
 _GRAVE = 1000
 """Runs freed at a time."""
@@ -15,13 +20,15 @@ _GRAVE = 1000
 class Budget:
     """What all slots of a process share: how many queues there may be and are, and the account of its memory.
 
+    latencies   whose messages are timed; None: nobody's.
     room   bytes that a queue may keep in memory at present, if that is less than its setting.
     graves   runs of queues that are gone: to free 100,000 of them at once takes 30 ms."""
 
-    __slots__ = ("graves", "limit", "memory", "room", "used")
+    __slots__ = ("graves", "latencies", "limit", "memory", "room", "used")
 
-    def __init__(self, limit: int, memory: Memory | None = None) -> None:
+    def __init__(self, limit: int, memory: Memory | None = None, timed: int = 0) -> None:
         self.limit = limit
+        self.latencies = Latencies(timed) if timed else None
         self.used = 0
         self.memory = memory or Memory()
         self.room = NEVER
@@ -30,6 +37,14 @@ class Budget:
     def queue_made(self) -> None:
         """There is one more."""
         self.used += 1
+
+    def forget_slot(self, slot: int) -> None:
+        """It is not led here any more."""
+        if self.latencies is not None:
+            self.latencies.drop(slot)
+
+    def metrics(self) -> Iterable[Metric]:
+        return () if self.latencies is None else self.latencies.metrics()
 
     def queue_gone(self) -> None:
         """There is one less."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heappush, heapreplace
 
-from broker.core.metrics import Metric
+from broker.core.metrics import Histogram, Metric
 from broker.engine.engine import Engine
 from broker.journal.journal import Journal
 
@@ -80,7 +80,7 @@ class ShardStats:
         if self._queues is None:
             deque(self.survey(engines), maxlen=0)
         queues, self._queues = self._queues or {}, None
-        samples: list[tuple[dict[str, str], float | tuple[list[float], list[int], float]]] = [
+        samples: list[tuple[dict[str, str], float | Histogram]] = [
             ({"address": address, "queue": name, "state": state}, float(count))
             for (address, name), counts in queues.items()
             for state, count in zip(STATES, counts, strict=True)

@@ -106,7 +106,7 @@ class Shard:
         self.culprit = NOBODY
         """The slot whose engine has thrown, if that is why it stopped."""
         self.engines: dict[int, Engine] = {}
-        self._budget = Budget(settings.engine.max_queues, memory)
+        self._budget = Budget(settings.engine.max_queues, memory, settings.engine.timed_queues)
         self.memory = self._budget.memory
         self.wildcards = Wildcards()
         self._clock = clock
@@ -216,6 +216,7 @@ class Shard:
         self._inbox = [command for command in self._inbox if command.slot != slot]
         self._deferred.drop(slot)
         self.wildcards.drop(slot)
+        self._budget.forget_slot(slot)
         self._gates.drop(slot, engine)
         self.wake()  # what waited may have been of this slot: who rests is to be told that there is room
         return engine
@@ -289,7 +290,7 @@ class Shard:
 
     def metrics(self) -> list[Metric]:
         metrics = self.stats.metrics(self.engines.values(), self.journal)
-        return [*metrics, *self.pressure.metrics(), *self.steps.metrics()]
+        return [*metrics, *self.pressure.metrics(), *self.steps.metrics(), *self._budget.metrics()]
 
     # ── a turn ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from broker.admin.exposition import MAX_SERIES, Exposition
-from broker.core.metrics import Metric
+from broker.core.metrics import Histogram, Metric
 
 
 class Source:
@@ -40,12 +40,29 @@ def test_counters_and_gauges(accept):
 
 
 def test_histogram_buckets_are_cumulative():
-    found = scrape(Source(Metric("stomp_sync_seconds", "histogram", "Syncs.", [({}, ([0.001, 0.01], [4, 2, 1], 0.5))])))
+    syncs = Histogram([0.001, 0.01], [4, 2, 1], 0.5)
+    found = scrape(Source(Metric("stomp_sync_seconds", "histogram", "Syncs.", [({}, syncs)])))
     assert found[("stomp_sync_seconds_bucket", ("le", "0.001"))] == 4
     assert found[("stomp_sync_seconds_bucket", ("le", "0.01"))] == 6
     assert found[("stomp_sync_seconds_bucket", ("le", "+Inf"))] == 7
     assert found[("stomp_sync_seconds_count",)] == 7
     assert math.isclose(found[("stomp_sync_seconds_sum",)], 0.5)
+
+
+def test_an_example_of_a_bucket_names_its_trace_where_the_scraper_knows_examples():
+    waits = Histogram([0.001, 0.01], [4, 2, 1], 0.5, {1: ("a" * 32, 0.004, 1_700_000_000.5)})
+    exposition = Exposition([Source(Metric("stomp_wait_seconds", "histogram", "Waits.", [({}, waits)]))])
+    body, _ = exposition.render("application/openmetrics-text; version=1.0.0")
+    found = {
+        sample.labels["le"]: sample.exemplar
+        for family in parse_openmetrics(body.decode())
+        for sample in family.samples
+        if sample.name == "stomp_wait_seconds_bucket" and sample.exemplar
+    }
+    (example,) = found.values()
+    assert list(found) == ["0.01"] and example.labels == {"trace_id": "a" * 32}
+    assert (example.value, float(example.timestamp)) == (0.004, 1_700_000_000.5)
+    assert b"trace_id" not in exposition.render("")[0]
 
 
 def test_one_family_from_two_sources_is_told_once():

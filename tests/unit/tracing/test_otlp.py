@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from broker.core.errors import ConfigError
-from broker.tracing.contexts import Context
+from broker.core.traceparent import Context
 from broker.tracing.notes import Notes, SpanNote
 from broker.tracing.otlp import Export, Spans, attributes, exporter_to
 from tests.harness.collector import Collector, collecting

@@ -11,8 +11,8 @@ from broker.core.commands import Command, Publish, Settle, Transact
 from broker.core.effects import Deliver, Done, Effect, Refused
 from broker.core.errors import Code
 from broker.core.message import NO_IDS, REDELIVERED, TRACED, Run
+from broker.core.traceparent import Context, header
 from broker.tracing import port as ports
-from broker.tracing.contexts import Context, header
 from broker.tracing.notes import Notes, SpanNote
 from broker.tracing.port import TracedPort
 

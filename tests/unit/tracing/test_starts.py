@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker.core.message import TRACED
+from broker.core.traceparent import said
 from broker.edge.requests.inbound import Inbound
-from broker.tracing.contexts import said
 from broker.tracing.starts import StartingInbound, Starts
 from broker.wire.events import BodyEnd, Event, Head, Sends
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from broker.core.address import Routing
 from broker.core.commands import Command, Grant, Prepare, Publish, Transact
 from broker.core.message import DURABLE, NO_IDS, TRACED, Run
-from broker.tracing.contexts import Context, header
+from broker.core.traceparent import Context, header
 from broker.tracing.notes import Notes
 from broker.tracing.stored import PIECE, Stored, look
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from broker.core.message import Run
+from .message import Run
 
 NAME: Final = b"traceparent:"
 _VALUE: Final = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.message import NO_IDS, Run
-from broker.tracing.contexts import Context, contexts, header, said
+from broker.core.traceparent import Context, contexts, header, said
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 LINE = header(TRACE, SPAN)
