@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import grpc
 import grpc.aio
 
-from broker.config.settings import ScalerSettings
+from broker.config.scaler import ScalerSettings
 from broker.core.errors import ConfigError
 from broker.seams.files import read_whole
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from .addressing import AddressSettings
 from .fields import GIB, KIB, MIB, group, setting, table
+from .scaler import ScalerSettings
 from .tracing import TracingSettings
 
 
@@ -521,24 +522,6 @@ class ClusterSettings:
         "seconds",
         "a dead owner's replicas wait for it before they are made anew elsewhere",
         "a restart must not set off copying; `stampede cluster drain` does not wait",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ScalerSettings:
-    """KEDA's external scaler (`stampede scaler`)."""
-
-    host: str = setting("127.0.0.1", "address", "where it listens for KEDA (gRPC)")
-    port: int = setting(61720, "TCP port", "0 picks a free one")
-    cert_file: str = setting("", "path", "PEM certificate; empty: plain text, as KEDA expects by default")
-    key_file: str = setting("", "path", "PEM key of that certificate")
-    timeout_s: float = setting(1.0, "seconds", "one question to an owner's admin port", least=0.05)
-    interval_s: float = setting(
-        0.5,
-        "seconds",
-        "how often pushed scalers look",
-        "the first message wakes a consumer within 2 s",
-        least=0.05,
     )
 
 

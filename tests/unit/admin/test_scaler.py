@@ -13,7 +13,8 @@ from aiohttp import web
 from broker.admin.depths import NoNumber
 from broker.admin.keda import externalscaler_pb2 as pb
 from broker.admin.scaler import SERVICE, Scaler
-from broker.config.settings import AdminSettings, ScalerSettings
+from broker.config.scaler import ScalerSettings
+from broker.config.settings import AdminSettings
 from broker.core.slots import Member
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from broker.app import scaler
 from broker.app.scaler import ScalerProcess
-from broker.config.settings import AdminSettings, EtcdSettings, ScalerSettings, Settings
+from broker.config.scaler import ScalerSettings
+from broker.config.settings import AdminSettings, EtcdSettings, Settings
 from broker.core.errors import BrokerError
 from broker.core.slots import Member
 from broker.metadata.port import Delete, Put
