@@ -102,10 +102,7 @@ class EdgeSettings:
     )
     max_transactions: int = setting(100, "transactions", "open at once on one connection", "RabbitMQ allows 16")
     max_transaction_frames: int = setting(
-        10_000,
-        "frames",
-        "in the open transactions of one connection",
-        "applied in one turn: longer ones would stall others",
+        10_000, "frames", "in the open transactions of one connection", "applied in one turn: more would stall others"
     )
     max_transaction_parts: int = setting(
         1000,
@@ -124,9 +121,7 @@ class EdgeSettings:
         1 * MIB, "bytes", "under way to one consumer's socket", "the rest stays in the queue"
     )
     consumer_window_bytes: int = setting(
-        -1,
-        "bytes",
-        "default unacknowledged bytes per client/client-individual consumer; -1: only consumer_window_messages",
+        -1, "bytes", "default unacknowledged bytes per client/client-individual consumer; -1: as in messages alone"
     )
     consumer_window_messages: int = setting(
         1000,
@@ -382,11 +377,7 @@ class JournalSettings:
     """The log on disk."""
 
     segment_bytes: int = setting(
-        64 * MIB,
-        "bytes",
-        "size of a segment file",
-        "zero-filled ahead, so that a sync needs no metadata",
-        least=64 * KIB,
+        64 * MIB, "bytes", "size of a segment file", "zero-filled: a sync needs no metadata", least=64 * KIB
     )
     max_inflight_bytes: int = setting(
         32 * MIB,
@@ -474,6 +465,10 @@ class ClusterSettings:
     ca_file: str = setting("", "path", "PEM CAs of all components: mutual TLS between them; empty: plain text")
     cert_file: str = setting("", "path", "PEM certificate of this component (server and client)")
     key_file: str = setting("", "path", "PEM key of that certificate")
+    role_domain: str = setting(
+        "", "DNS domain", "a certificate is that of owner.DOMAIN or edge.DOMAIN; empty: of any", "docs/cluster.md"
+    )
+    crl_file: str = setting("", "path", "PEM list of revoked certificates of components; read again when it changes")
     replicas: int = setting(3, "copies", "of each slot; fewer while there are fewer owners", most=7)
     min_in_sync: int = setting(2, "copies", "that must have a durable message before its RECEIPT", most=7)
     lease_s: float = setting(5.0, "seconds", "without contact to etcd: a component counts as dead", least=2)

@@ -27,6 +27,13 @@ def subject(certificate: dict[str, Any] | None) -> str | None:
     )
 
 
+class Issued(NamedTuple):
+    """Which certificate one is. issuer   CN of who has signed it."""
+
+    issuer: str
+    serial: int
+
+
 class PeerCertificate(NamedTuple):
     """What the verified certificate of a client says. Names by kind: cn, dns, email, uri.    not_after   epoch
     seconds."""
@@ -34,6 +41,7 @@ class PeerCertificate(NamedTuple):
     subject: str | None
     names: dict[str, tuple[str, ...]]
     not_after: int
+    issued: Issued = Issued("", 0)
 
     def name(self, kind: str) -> str | None:
         """Of its holder, by that rule (AcceptorSettings.certificate_user); None where there is none, or several: which
@@ -60,7 +68,9 @@ def peer_certificate(certificate: dict[str, Any] | None) -> PeerCertificate | No
         if kind in _KINDS:
             names[_KINDS[kind]] = (*names.get(_KINDS[kind], ()), value)
     until = certificate.get("notAfter")
-    return PeerCertificate(subject(certificate), names, int(ssl.cert_time_to_seconds(until)) if until else 0)
+    issuers = [value for rdn in certificate.get("issuer", ()) for name, value in rdn if name == "commonName"]
+    which = Issued(",".join(issuers), int(certificate.get("serialNumber", "0"), 16))
+    return PeerCertificate(subject(certificate), names, int(ssl.cert_time_to_seconds(until)) if until else 0, which)
 
 
 def _escape(value: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from broker.config.ports import all_acceptors
 from broker.config.settings import EngineSettings, Settings
+from broker.core.certificates import Issued
 from broker.core.commands import BLOCK, Command
 from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
@@ -35,6 +36,7 @@ from .access.login_places import Strangers
 from .access.outside import Outside
 from .access.permissions import Permissions, Rights
 from .destinations.directory import Directory, LocalClientIds, LocalNames
+from .destinations.partitioner import partitions_by_pattern
 from .quotas.quotas import Quotas
 from .requests.growing import Newcomers
 from .requests.inbound import Inbound
@@ -102,7 +104,7 @@ class Edge:
         engine = settings.engine
         self.match = Matcher(engine)
         """The settings of an address."""
-        self._sending, self._configured, self._split = self.match, 0, _partitions_by_pattern(engine)
+        self._sending, self._configured, self._split = self.match, 0, partitions_by_pattern(engine)
         self.entrances = self._made_entrances()
         self.entrances.homes.learn(engine.queues)
         self.routes = self.entrances.routes
@@ -288,6 +290,10 @@ class Edge:
         """Of logins that were proven elsewhere and are connected (Principal.mark)."""
         return [session.login_mark for session in self.sessions.values() if session.groups is not None]
 
+    def taken_back(self, acceptors: frozenset[str], revoked: frozenset[Issued]) -> None:
+        """These certificates do not count any more at these acceptors: their connections end."""
+        self.changes.certificates(acceptors, revoked)
+
     def reconsider(self) -> None:
         """Logins that were proven elsewhere may not hold any more: their connections end."""
         self.changes.logins()
@@ -338,8 +344,7 @@ class Edge:
 
     def heed(self, auth: FileAuthenticator) -> None:
         """Does what changes of the users file mean for those who are here."""
-        gone = auth.changed()
-        if gone is not None:
+        if (gone := auth.changed()) is not None:
             self.expel(gone)
             self.authorise()
 
@@ -362,7 +367,7 @@ class Edge:
         self.entrances.homes.learn(settings.queues)
         self.singly = one_by_one(settings, self.match)
         self._configured += 1
-        self.changes.partitions(partial(self._followed, self._configured, _partitions_by_pattern(settings)))
+        self.changes.partitions(partial(self._followed, self._configured, partitions_by_pattern(settings)))
 
     def _followed(self, configured: int, split: dict[str, object]) -> None:
         """Every subscription of this edge is where messages may go from now on."""
@@ -394,7 +399,7 @@ class Edge:
             for address, partitions in grown.items():
                 addresses[address] = {**addresses.get(address, {}), "partitions": partitions}
             before = replace(engine, addresses=addresses)
-            self._sending, self._split = Matcher(before), _partitions_by_pattern(before)
+            self._sending, self._split = Matcher(before), partitions_by_pattern(before)
             self._prepare(self._configured, wanted)
 
     def _prepare(self, configured: int, split: dict[str, object]) -> None:
@@ -569,8 +574,7 @@ class Edge:
 
     def who(self, session: int) -> str:
         """A session in words for people."""
-        known = self.sessions.get(session)
-        return known.told if known is not None else f"session {session}"
+        return known.told if (known := self.sessions.get(session)) is not None else f"session {session}"
 
 
 CLOSED = {
@@ -595,8 +599,3 @@ def one_by_one(settings: EngineSettings, match: Matcher) -> Callable[[str], bool
 
 def _ip(peer: str) -> str:
     return peer.rpartition(":")[0]
-
-
-def _partitions_by_pattern(engine: EngineSettings) -> dict[str, object]:
-    """What decides on partitions: as long as it stays there are no new ones."""
-    return {"": engine.address.partitions, **{name: own.get("partitions") for name, own in engine.addresses.items()}}

@@ -1,21 +1,25 @@
-"""Mutual TLS between components: gRPC credentials that follow their files.
+"""Mutual TLS between components: gRPC credentials that follow their files, and who may call with which certificate.
 
-Rule: a broken new certificate never replaces a working old one, and a component port without TLS stays on loopback.
-Knows no stream.
+Rule: a broken new certificate (or list of revoked ones) never replaces a working old one, and a component port without
+TLS stays on loopback. Knows no stream.
 """
 
 from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Mapping, Sequence
 
 import grpc
 
 from broker.config.settings import ClusterSettings
-from broker.core.certificates import no_password
+from broker.core.certificates import Issued, no_password
 from broker.core.errors import ConfigError
 from broker.seams.files import read_whole
 from broker.seams.following import Followed
+from broker.seams.revocations import issued, revoked
+
+from .roles import Roles
 
 log = logging.getLogger("stampede.rpc")
 
@@ -37,6 +41,10 @@ class Credentials:
         if any(self._paths) and not all(self._paths):
             missing = ", ".join(name for name, path in zip(FILES, self._paths, strict=True) if not path)
             raise ConfigError(f"Mutual TLS between components needs all of {', '.join(FILES)}; set {missing} too.")
+        self.roles = Roles(settings.role_domain)
+        self.revoked = self._revoked(settings.crl_file)
+        if not self and (self.roles or self.revoked is not None):
+            raise ConfigError(f"cluster.role_domain and cluster.crl_file need TLS: set {', '.join(FILES)} too.")
         self._files: Followed[tuple[bytes, bytes, bytes]] | None = None
         if self:
             try:
@@ -48,6 +56,28 @@ class Credentials:
 
     def __bool__(self) -> bool:
         return bool(self._paths[0])
+
+    def _revoked(self, path: str) -> Followed[frozenset[Issued]] | None:
+        if not path:
+            return None
+        try:
+            return Followed([path], lambda: revoked(path), _told_of_list)
+        except ImportError:
+            raise ConfigError("cluster.crl_file needs cryptography: pip install 'stampede-broker[identity]'.") from None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"Cannot use cluster.crl_file: {error}.") from None
+
+    def refusal(self, service: str, auth: Mapping[str, Sequence[bytes]]) -> str:
+        """Why who shows that certificate may not call the service; "": it may. auth: as gRPC has verified it."""
+        if why := self.roles.refusal(service, names_of(auth)):
+            return why
+        return "its certificate is revoked (cluster.crl_file)" if self.is_revoked(auth) else ""
+
+    def is_revoked(self, auth: Mapping[str, Sequence[bytes]]) -> bool:
+        """Is that certificate on the list as it was last looked at."""
+        if self.revoked is None:
+            return False
+        return any(issued(pem) in self.revoked.value for pem in auth.get("x509_pem_cert", ()))
 
     def channel(self) -> grpc.ChannelCredentials:
         """For one dial."""
@@ -77,6 +107,18 @@ class Credentials:
         context.load_cert_chain(cert, key, password=no_password)
         context.load_verify_locations(ca)
         return read_whole(ca), read_whole(cert), read_whole(key)
+
+
+def names_of(auth: Mapping[str, Sequence[bytes]]) -> list[str]:
+    """Names in a verified certificate."""
+    return [name.decode(errors="replace") for name in auth.get("x509_subject_alternative_name", ())]
+
+
+def _told_of_list(error: OSError | ValueError | None) -> None:
+    if error is not None:
+        log.error("the new cluster.crl_file is not usable, the old one stays in use: %s", error)
+    else:
+        log.info("list of revoked certificates of components reloaded")
 
 
 def _configuration(ca: bytes, cert: bytes, key: bytes) -> grpc.ServerCertificateConfiguration:

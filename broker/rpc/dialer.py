@@ -59,7 +59,11 @@ class GrpcDialer:
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if self._credentials:
-            return grpc.aio.secure_channel(address, self._credentials.channel(), options=self._options)
+            # It is asked for its role: a certificate for this host alone may be that of an edge.
+            role = (
+                [("grpc.ssl_target_name_override", self._credentials.roles.target)] if self._credentials.roles else []
+            )
+            return grpc.aio.secure_channel(address, self._credentials.channel(), options=[*self._options, *role])
         return grpc.aio.insecure_channel(address, options=self._options)
 
     async def _run(self, stream: GrpcStream, channel: grpc.aio.Channel, call: grpc.aio.StreamStreamCall) -> None:
@@ -92,4 +96,6 @@ def _explained(error: grpc.RpcError, address: str) -> Ended:
         return Ended(f"refused: nobody listens at {address}", EndKind.REFUSED)
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return Ended(f"foreign: {details}", EndKind.FOREIGN)
+    if code is grpc.StatusCode.PERMISSION_DENIED:
+        return Ended(f"refused: {details}", EndKind.FOREIGN)  # it lives: nobody need think that it has died
     return Ended(f"lost: {code.name} {details}", EndKind.LOST)

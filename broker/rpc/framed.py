@@ -43,6 +43,8 @@ class FramedStream(asyncio.Protocol):
         self, loop: asyncio.AbstractEventLoop, peer: str, begin: Callable[[FramedStream], bool] | None = None
     ) -> None:
         self.peer = peer
+        self.names: frozenset[str] = frozenset()
+        """A socket of this machine shows no certificate."""
         self._loop = loop
         self._begin = begin
         self._end: StreamEnd | None = None

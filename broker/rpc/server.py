@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
 import grpc.aio
 
 from broker.config.settings import ClusterSettings
+from broker.core.certificates import Issued
 from broker.core.errors import ConfigError
+from broker.seams.following import Followed
 from broker.seams.steps import StepKindStats
 from broker.seams.stream import EDGE_SERVICE, REPLICA_SERVICE, Acceptor, Ended, EndKind
 
-from .credentials import FILES, Credentials, is_loopback
+from .credentials import FILES, Credentials, is_loopback, names_of
 from .options import SERVER, SERVICE, keepalive
 from .streams import GrpcStream
 
@@ -27,6 +29,8 @@ log = logging.getLogger("stampede.rpc")
 
 SERVICES = {SERVICE + name.capitalize(): name for name in (EDGE_SERVICE, REPLICA_SERVICE)}
 MAX_REMEMBERED_HOSTS = 256
+LOOK_S = 1.0
+"""So often the list of revoked certificates is looked at."""
 
 
 class GrpcServer:
@@ -39,7 +43,9 @@ class GrpcServer:
         self._steps = steps
         self._credentials = Credentials(settings)
         self._server: Any = None  # must stay referenced: gRPC silently stops listening when it is collected
-        self._streams: set[GrpcStream] = set()
+        self._streams: dict[GrpcStream, Mapping[str, Sequence[bytes]]] = {}
+        """And what their certificates say."""
+        self._looking: asyncio.Task[None] | None = None
         self._strangers: set[str] = set()
         self._stopping = False
         if not self._credentials and not is_loopback(settings.host):
@@ -65,11 +71,26 @@ class GrpcServer:
                 "check cluster.host and cluster.port."
             ) from error
         await self._server.start()
+        if self._credentials.revoked is not None:
+            self._looking = asyncio.get_running_loop().create_task(self._look(self._credentials.revoked))
         return int(port)
+
+    async def _look(self, files: Followed[frozenset[Issued]]) -> None:
+        """At the list of revoked certificates: whoever is on it now loses what is open."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            before = files.value
+            await asyncio.to_thread(files.look)  # it may be long
+            for stream, auth in list(self._streams.items()) if files.value is not before else ():
+                if self._credentials.is_revoked(auth):
+                    log.warning("%s is cut off: its certificate is revoked", stream.peer)
+                    stream.abort("its certificate is revoked")
 
     async def stop(self) -> None:
         """Ends all streams at once and stops listening; returns when every end has heard of it."""
         self._stopping = True
+        if self._looking is not None:
+            self._looking.cancel()
         for stream in list(self._streams):
             stream.abort("stopping")
         if self._server is not None:
@@ -79,8 +100,13 @@ class GrpcServer:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
+        auth = context.auth_context()
+        if unwanted := self._credentials.refusal(service, auth):
+            await self._unwanted(service, unwanted, context)
+            return
         stream = GrpcStream(loop, _peer(context), self._steps)
-        self._streams.add(stream)
+        stream.certified(self._credentials.roles.named(service, names_of(auth)))
+        self._streams[stream] = auth
         why, greeted = Ended("lost", EndKind.LOST), False
         try:
             stream.start(self._acceptor.accept(service, stream), context.write, task.cancel)
@@ -90,13 +116,20 @@ class GrpcServer:
         except (asyncio.CancelledError, grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError):
             pass  # the peer or its connection is gone, or abort() was called, whose reason counts
         finally:
-            self._streams.discard(stream)
+            del self._streams[stream]
             stream.finish(why)
             await stream.written()
         if self._stopping or not greeted:
             # gRPC would send a status behind a message that is still on its way, or the greeting once more, and log
             # that it cannot.
             raise asyncio.CancelledError
+
+    async def _unwanted(self, service: str, why: str, context: grpc.aio.ServicerContext) -> None:
+        host = _peer(context).rpartition(":")[0]
+        if host not in self._strangers and len(self._strangers) < MAX_REMEMBERED_HOSTS:
+            self._strangers.add(host)
+            log.warning("%s may not open a stream of %r: %s", _peer(context), service, why)
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, why)
 
     async def _foreign(self, method: str, context: grpc.aio.ServicerContext) -> None:
         host = _peer(context).rpartition(":")[0]

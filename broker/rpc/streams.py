@@ -44,12 +44,13 @@ class GrpcStream:
 
     __slots__ = (
         "_begun", "_cancel", "_end", "_farewell", "_loop", "_over", "_pending", "_queue", "_steps", "_timer", "_wake",
-        "_why", "_write", "_writer", "peer",
+        "_why", "_write", "_writer", "names", "peer",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, peer: str, steps: StepKindStats | None = None) -> None:
         """steps: what measures how long a message from the peer takes us; None: nobody does."""
         self.peer = peer
+        self.names: frozenset[str] = frozenset()
         self._steps = steps
         self._loop = loop
         self._end: StreamEnd | None = None
@@ -98,6 +99,10 @@ class GrpcStream:
         self._cancel()
 
     # -- for the owner of the call
+
+    def certified(self, names: frozenset[str]) -> None:
+        """The certificate of the other end is for these components."""
+        self.names = names
 
     def start(self, end: StreamEnd, write: Write, cancel: Callable[[], object]) -> None:
         """`write` sends one message; `cancel` ends the call at once, from within any callback."""

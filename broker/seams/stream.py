@@ -51,6 +51,8 @@ class Stream(Protocol):
 
     peer: str
     """Where the other end is, for logs and refusals."""
+    names: frozenset[str]
+    """Which components its certificate is for (cluster.role_domain); none: any of its role."""
 
     def send(self, message: bytes) -> None:
         """Queues a message; ignored when the stream is over. Messages arrive whole, in order, at most once."""

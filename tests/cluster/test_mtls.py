@@ -13,11 +13,12 @@ import grpc
 import pytest
 
 from broker.core.errors import Code
-from tests.abuse.certificates import authority, issued
+from tests.abuse.certificates import authority, issued, revocations
 from tests.harness import Client, listens, scratch, until
 from tests.harness.cluster import HOST, Cluster, Process
 from tests.harness.servers import LocalServer, local_etcd, needs_etcdctl
 
+DOMAIN = "stampede.internal"
 USER, PASSWORD = "stampede", "open-sesame"
 Files = dict[str, tuple[Path, Path]]
 
@@ -28,7 +29,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
         pytest.skip("openssl is not installed: no certificates for this test")
     folder = tmp_path_factory.mktemp("pki")
     ca, other = authority(folder, "ca"), authority(folder, "other-ca")
-    return {"ca": ca, "ours": issued(folder, "ours", ca), "other": other, "theirs": issued(folder, "theirs", other)}
+    roles = {
+        who: issued(folder, who, ca, names=(f"{who.split('-')[0]}.{DOMAIN}",)) for who in ("owner", "edge", "edge-lost")
+    }
+    return {
+        "ca": ca, "ours": issued(folder, "ours", ca), "other": other, "theirs": issued(folder, "theirs", other), **roles
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +84,11 @@ def cluster(files: Files, locked_etcd: LocalServer, request: pytest.FixtureReque
             "etcd.key_file": key,
         }  # fmt: skip
         cluster = Cluster(folder, locked_etcd.port, settings=settings)
+        crl = revocations(files["ca"][0].parent, files["ca"])
+        for process in cluster.processes:
+            process.settings |= {
+                **component(files, "ca", process.kind), "cluster.role_domain": DOMAIN, "cluster.crl_file": crl,
+            }  # fmt: skip
         cluster.etcdctl = [*etcdctl(locked_etcd, files), "--user", f"{USER}:{PASSWORD}"]
         with cluster:
             yield cluster
@@ -103,6 +114,35 @@ def test_messages_cross_and_survive_an_owner(cluster):
                 cluster.owners[1].kill()
     cluster.owners[1].start()
     cluster.owners[1].wait_ready()
+
+
+def answer(files: Files, owner: Process, who: str, method: str) -> tuple[grpc.StatusCode, str]:
+    """To a component with that certificate that asks for it and says nothing of sense: who is let in is told so in a
+    message."""
+    cert, key = files[who]
+    credentials = grpc.ssl_channel_credentials(files["ca"][0].read_bytes(), key.read_bytes(), cert.read_bytes())
+    with grpc.secure_channel(f"{HOST}:{owner.component_port}", credentials) as channel:
+        try:
+            list(channel.stream_stream(f"/stampede.v1.Link/{method}")(iter([b"x"]), timeout=10))
+        except grpc.RpcError as error:
+            return error.code(), error.details() or ""
+        return grpc.StatusCode.OK, ""
+
+
+@pytest.mark.parametrize(
+    ("who", "method"), [("edge", "Replica"), ("owner", "Edge"), ("ours", "Edge"), ("ours", "Replica")]
+)
+def test_a_certificate_of_one_role_is_none_of_another(cluster, files, who, method):
+    code, why = answer(files, cluster.owners[0], who, method)
+    assert code is grpc.StatusCode.PERMISSION_DENIED and "its certificate is not that of an" in why
+
+
+def test_a_component_whose_certificate_is_revoked_is_not_let_in(cluster, files):
+    owner = cluster.owners[0]
+    assert answer(files, owner, "edge-lost", "Edge")[0] is not grpc.StatusCode.PERMISSION_DENIED
+    revocations(files["ca"][0].parent, files["ca"], files["edge-lost"][0])
+    until(lambda: "revoked" in answer(files, owner, "edge-lost", "Edge")[1], lambda: owner.log()[-2000:], 30)
+    owner.wait_ready()
 
 
 @pytest.mark.parametrize("who", ["nobody", "somebody else's"])

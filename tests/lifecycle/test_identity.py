@@ -14,15 +14,16 @@ from typing import NamedTuple
 import pytest
 
 from broker.core.errors import Code
-from tests.abuse.certificates import authority, issued
+from tests.abuse.certificates import authority, issued, revocations
 from tests.harness import Broker, Client, scratch
 from tests.harness.broker import free_ports
 from tests.harness.issuer import AUDIENCE, LocalIssuer
 from tests.harness.secrets import add_user
+from tests.harness.stomp import ClosedByBroker
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-PASSCODES = {"alice": "alice-pass-code", "bob": "bob-pass-code-2"}
+PASSCODES = {"alice": "alice-pass-code", "bob": "bob-pass-code-2", "zoe": "zoe-pass-code-3"}
 
 
 class House(NamedTuple):
@@ -50,7 +51,7 @@ class House(NamedTuple):
 def house(request: pytest.FixtureRequest) -> Iterator[House]:
     with scratch(request, "identity") as folder, LocalIssuer() as issuer:
         ca = authority(folder, "ca")
-        for name in ("server", "alice", "stranger"):
+        for name in ("server", "alice", "stranger", "zoe"):
             issued(folder, name, ca)
         for key in ("one", "two"):
             issuer.key(key)
@@ -60,6 +61,7 @@ def house(request: pytest.FixtureRequest) -> Iterator[House]:
             "acceptors.secure.tls_cert_file": folder / "server.pem",
             "acceptors.secure.tls_key_file": folder / "server.key",
             "acceptors.secure.tls_client_ca_file": ca[0], "acceptors.secure.tls_client_auth": "want",
+            "acceptors.secure.tls_crl_file": revocations(folder, ca), "edge.tls_reload_s": 0.2,
             "acceptors.secure.login_by": "certificate,token,passcode",
             "acceptors.tokens.port": tokens, "acceptors.tokens.login_by": "token",
             "edge.issuers.ours.issuer": issuer.url, "edge.issuers.ours.audience": AUDIENCE,
@@ -145,6 +147,21 @@ def test_a_key_that_is_withdrawn_ends_its_connections_within_seconds(house: Hous
     house.issuer.shown.remove("two")
     refused(gone, Code.LOGIN_EXPIRED)
     sends(stays)
+
+
+def test_a_certificate_that_is_revoked_ends_its_connections_and_comes_in_no_more(house: House) -> None:
+    stays, gone = house.join("alice"), house.join("zoe")
+    stays.expect("CONNECTED")
+    gone.expect("CONNECTED")
+    time.sleep(0.3)  # the list is another file then, whatever the clock of the file system
+    revocations(house.folder, (house.folder / "ca.pem", house.folder / "ca.key"), house.folder / "zoe.pem")
+    assert "revoked" in refused(gone, Code.LOGIN_EXPIRED)
+    # Its handshake fails.
+    with pytest.raises((OSError, ClosedByBroker)), Client(house.port, tls=house.tls("zoe")) as again:
+        again.connect()
+    stays.send("SEND", {"destination": "/queue/a", "receipt": "r"}, b"x")
+    stays.expect("RECEIPT")
+    stays.close()
 
 
 def test_a_user_who_is_removed_loses_what_a_certificate_opened(house: House) -> None:

@@ -36,6 +36,7 @@ class SimStream:
 
     def __init__(self, connection: Connection, place: Place, host: str, peer: str) -> None:
         self.peer = peer
+        self.names: frozenset[str] = frozenset()
         self.place = place
         self.host = host
         self.other: SimStream

@@ -165,7 +165,10 @@ class Listeners:
     def _watch(self, owner: str, acceptor: AcceptorSettings) -> None:
         where = "edge" if owner == "[edge]" else f"acceptors.{owner}"
         reload_s = self._settings.edge.tls_reload_s
-        self.certificates[owner] = CertificateWatcher(acceptor, self._loop, reload_s, where)
+        here = frozenset(name for name, at in self._acceptors.items() if at.tls and self._owner(name) == owner)
+        self.certificates[owner] = CertificateWatcher(
+            acceptor, self._loop, reload_s, where, lambda revoked: self._edge.taken_back(here, revoked)
+        )
 
     def _factory(self, name: str, acceptor: AcceptorSettings) -> Callable[[], StreamChannel]:
         # The stdlib loop wants buffered reads, uvloop (no BaseEventLoop) plain ones: see tcp.py.

@@ -10,6 +10,7 @@ those of single messages only when they differ.
 
 from __future__ import annotations
 
+from broker.config.settings import EngineSettings
 from broker.core.message import GROUPED, UNIQUE
 from broker.wire.events import Head, Sends
 
@@ -59,3 +60,8 @@ def by_slot(event: Sends, split: Split) -> list[tuple[int | None, list[bytes]]]:
         group = group_of(record)
         parts.setdefault(None if group is None else split.of(group), []).append(record)
     return list(parts.items())
+
+
+def partitions_by_pattern(engine: EngineSettings) -> dict[str, object]:
+    """What decides on partitions: as long as it stays there are no new ones."""
+    return {"": engine.address.partitions, **{name: own.get("partitions") for name, own in engine.addresses.items()}}

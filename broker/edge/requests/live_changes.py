@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
+from broker.core.certificates import Issued
 from broker.core.errors import Code
 from broker.core.reasons import Reason
 from broker.seams.steps import StepKindStats
@@ -94,13 +95,15 @@ class LiveChanges:
     """Of one edge. busy: somebody is not judged yet; then call meets()
     before a session acts."""
 
-    __slots__ = ("_edge", "_gone", "_rounds", "_running", "_soon", "_steps", "busy")
+    __slots__ = ("_edge", "_gone", "_rounds", "_running", "_soon", "_steps", "_taken_back", "busy")
 
     def __init__(self, edge: Changing, steps: StepKindStats) -> None:
         self._edge = edge
         self._soon: Callable[[Callable[[], None]], None] = lambda callback: edge.beats.soon(callback)
         self._steps = steps
         self._rounds: dict[str, _Round] = {}
+        self._taken_back: dict[str, frozenset[Issued]] = {}
+        """Acceptor → certificates that do not count there any more."""
         self._gone: set[str] = set()
         """Users whose sessions are being ended."""
         self._running = False
@@ -117,6 +120,11 @@ class LiveChanges:
     def logins(self) -> None:
         """Logins that were proven elsewhere may not hold any more."""
         self._begin("users", self._expelled, self._gone.clear)
+
+    def certificates(self, acceptors: frozenset[str], revoked: frozenset[Issued]) -> None:
+        """These certificates do not count any more at these acceptors."""
+        self._taken_back.update(dict.fromkeys(acceptors, revoked))
+        self._begin("certificates", self._disowned, self._taken_back.clear)
 
     def rights(self) -> None:
         """There are other permissions, or groups: a subscription ends that its user would not get any more."""
@@ -153,6 +161,13 @@ class LiveChanges:
         yield 1
         if session.connected and not self._holds(session):
             _expel(session)
+            yield END
+
+    def _disowned(self, session: Session) -> Iterator[int]:
+        yield 1
+        certificate, revoked = session.channel.certificate, self._taken_back.get(session.entrance.name)
+        if certificate is not None and revoked is not None and certificate.issued in revoked and not session.closed:
+            session.fail(Code.LOGIN_EXPIRED, "its certificate is revoked: connect with another one")
             yield END
 
     def _judged(self, session: Session) -> Iterator[int]:

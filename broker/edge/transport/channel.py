@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import Protocol
 
-from broker.core.certificates import PeerCertificate
+from broker.core.certificates import Issued, PeerCertificate
 from broker.core.errors import Code
 from broker.core.reasons import Reason
 
@@ -190,6 +190,10 @@ class EdgeLike(Protocol):
     def open(self, channel: Channel) -> SessionLike:
         """Called per accepted connection (TLS: after the handshake; WebSocket: before it, so that limits and
         the login timeout cover it). May close the channel at once."""
+        ...
+
+    def taken_back(self, acceptors: frozenset[str], revoked: frozenset[Issued]) -> None:
+        """These certificates do not count any more at these acceptors: their connections end."""
         ...
 
     def open_from(self, ip: str) -> int:

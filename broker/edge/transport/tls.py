@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from asyncio import Task
 from collections.abc import Callable
 
 from broker.config.acceptor import AcceptorSettings
-from broker.core.certificates import first_certificate, no_password, not_after
+from broker.core.certificates import Issued, first_certificate, no_password, not_after
 from broker.core.errors import ConfigError
 from broker.seams.files import read_whole
 from broker.seams.following import Followed
+from broker.seams.revocations import revoked
 
 log = logging.getLogger("stampede.edge")
 
@@ -81,11 +83,15 @@ class CertificateWatcher:
     """The current context of an acceptor. `not_after`: epoch seconds at which its certificate ends."""
 
     def __init__(
-        self, acceptor: AcceptorSettings, loop: asyncio.AbstractEventLoop, reload_s: float, where: str
-    ) -> None:
-        """`where`: the table its settings stand in, for errors. Raises ConfigError when the files do not make a working
-        context."""
+        self, acceptor: AcceptorSettings, loop: asyncio.AbstractEventLoop, reload_s: float, where: str,
+        taken_back: Callable[[frozenset[Issued]], None] = lambda revoked: None,
+    ) -> None:  # fmt: skip
+        """`where`: the table its settings stand in, for errors. taken_back: there may be other revoked certificates.
+        Raises ConfigError when the files do not make a working context."""
         self._acceptor = acceptor
+        self._loop = loop
+        self._taken_back = taken_back
+        self._reading: Task[None] | None = None
         self._where = where
         paths = [path for name in FILES if (path := getattr(acceptor, name))]
         try:
@@ -102,6 +108,8 @@ class CertificateWatcher:
 
     def close(self) -> None:
         self._files.close()
+        if self._reading is not None:
+            self._reading.cancel()
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -116,6 +124,22 @@ class CertificateWatcher:
             log.error("the new TLS certificate of %s is not usable, the old one stays in use: %s", self._where, error)
         else:
             log.info("TLS certificate reloaded from %s", self._acceptor.tls_cert_file)
+            if self._acceptor.tls_crl_file:
+                self._reading = self._loop.create_task(self._read())
+
+    async def _read(self) -> None:
+        """Who is on the list of revoked certificates now, in a thread: it may be long."""
+        try:
+            found = await asyncio.to_thread(revoked, self._acceptor.tls_crl_file)
+        except ImportError:
+            log.warning(
+                "%s.tls_crl_file has changed; connections that are open stay, as it cannot be read for them: "
+                "pip install 'stampede-broker[identity]'", self._where,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:
+            log.error("%s.tls_crl_file: %s; connections that are open stay", self._where, error)
+        else:
+            self._taken_back(found)
 
     def _load(self) -> tuple[ssl.SSLContext, int]:
         pem = read_whole(self._acceptor.tls_cert_file).decode("ascii", "replace")

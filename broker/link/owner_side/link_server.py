@@ -313,6 +313,11 @@ class LinkServer:
                 end, Code.WRONG_CLUSTER, f"its keys are under '{hello.cluster[:100]}', this owner's under "
                 f"'{self._cluster}' (etcd.prefix)"
             )  # fmt: skip
+        elif end.stream.names and hello.edge.lower() not in end.stream.names:
+            self._refuse(
+                end, Code.DUPLICATE_IDENTITY, f"it says it is '{hello.edge[:100]}', and its certificate says it is "
+                f"{', '.join(sorted(end.stream.names))[:200]}"
+            )  # fmt: skip
         elif self._flooded(hello.edge):
             self._refuse(
                 end, Code.COMPONENT_FLOOD, f"more than {FLOOD} new streams of '{hello.edge[:100]}' in {FLOOD_S:g} s"

@@ -203,6 +203,8 @@ class Followers:
             return refusal(Code.WRONG_RELEASE, f"it speaks version {hello.version}, this release {PROTOCOL}")
         if hello.to != me.id or not owner or owner == me.id:
             return refusal(Code.DUPLICATE_IDENTITY, f"{owner} looks for {hello.to}, this is {me.id}")
+        if (names := stream.stream.names) and owner.lower() not in names:
+            return refusal(Code.DUPLICATE_IDENTITY, f"the certificate of {owner} is for {', '.join(sorted(names))}")
         if not 0 < hello.promise_ms <= MAX_PROMISE_MS:
             return refusal(Code.BAD_COMPONENT_MESSAGE, f"promises of {hello.promise_ms} ms are not given")
         old = self._streams.get(owner)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from broker.config.settings import EngineSettings
 from broker.core.message import GROUPED, UNIQUE
-from broker.edge.destinations.partitioner import by_slot, group_of, slot_for
+from broker.edge.destinations.partitioner import by_slot, group_of, partitions_by_pattern, slot_for
 from broker.edge.destinations.send_route import Split
 from broker.wire.events import Head, Sends
 
@@ -45,3 +46,8 @@ def test_messages_that_differ_are_parted_in_order():
     assert sum(map(len, parts.values())) == 4 and parts[None] == [b"\n3\0"]
     ours = [record for record in parts[SPLIT.of(b"a")] if b":a\n" in record]
     assert ours == [records[0], records[2]]
+
+
+def test_what_decides_on_partitions_is_told_by_pattern():
+    engine = EngineSettings(addresses={"a.#": {"partitions": 3}, "b": {"max_delivery_attempts": 1}})
+    assert partitions_by_pattern(engine) == {"": 1, "a.#": 3, "b": None}

@@ -188,6 +188,7 @@ def test_a_new_list_of_revoked_certificates_is_taken(authority: Authority, tmp_p
     shutil.copy(authority.path("none.pem"), live)
     options = authority.acceptor(**CA)
     loop: Any = Loop()
+    loop.create_task = lambda work: work.close()
     watcher = CertificateWatcher(AcceptorSettings(**options, tls_crl_file=str(live)), loop, 1.0, "acceptors.a")
     before = watcher.context
     watcher.check()

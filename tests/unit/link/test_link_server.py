@@ -92,6 +92,18 @@ def test_who_cannot_be_right_is_refused_by_name(world, owner, first, code, says)
     assert len(edge.of(Done)) == 1
 
 
+@pytest.mark.parametrize(("name", "comes_in"), [("edge-1", True), ("Edge-1", True), ("edge-2", False)])
+def test_an_edge_has_the_name_that_its_certificate_says(world, owner, name, comes_in):
+    stranger = Stranger(world)
+    world.run()
+    (end,) = owner.server._strangers
+    end.stream.names = frozenset({"edge-1"})
+    stranger.say(hello(edge=name))
+    if not comes_in:
+        assert stranger.refusal[0] is Code.DUPLICATE_IDENTITY and "edge-1" in stranger.refusal[1]
+    assert (stranger.why is None) is comes_in
+
+
 def test_garbage_in_the_middle_ends_the_stream_and_nothing_of_it_happens(world, owner):
     stranger = Stranger(world)
     stranger.say(hello())

@@ -84,6 +84,7 @@ class Pipe:
     def __init__(self, world, peer):
         self.world = world
         self.peer = peer
+        self.names: frozenset[str] = frozenset()
         self.end = None
         self.other = None
         self.lost = False

@@ -18,6 +18,7 @@ class Home:
         self.home = self.journal = self.clock = self.stream = self
         self.blobs = self.body_io = None
         self.peer = "leader:1"
+        self.names: frozenset[str] = frozenset()
         self.following = LeaderStream(self, self)
         self.following.slots[SLOT] = 2
 

@@ -15,6 +15,7 @@ class Line:
     """A stream that writes down what is done with it."""
 
     peer = "stranger"
+    names: frozenset[str] = frozenset()
     pending = 0
 
     def __init__(self) -> None:
@@ -65,6 +66,14 @@ def test_who_is_not_meant_is_told_why(first, name):
     assert line.closed.startswith(name) and not line.sent
     end.on_message(hello())
     assert not line.sent
+
+
+@pytest.mark.parametrize(("names", "comes_in"), [(("o0",), True), (("o2", "o0"), True), (("o2",), False), ((), True)])
+def test_a_leader_has_the_name_that_its_certificate_says(names, comes_in):
+    _, _, line, end = follower()
+    line.names = frozenset(names)
+    end.on_message(hello())
+    assert line.closed.startswith("DUPLICATE_IDENTITY") is not comes_in
 
 
 def test_another_process_with_a_leaders_name_is_refused_while_that_one_lives():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from broker.config.settings import ClusterSettings
 from broker.core.errors import ConfigError
 from broker.rpc.dialer import GrpcDialer
 from broker.rpc.server import GrpcServer
-from tests.abuse.certificates import authority, issued
+from broker.seams.stream import EndKind
+from tests.abuse.certificates import authority, issued, revocations
 from tests.harness.secrets import self_signed
+from tests.harness.waiting import eventually
 from tests.unit.rpc.stream_world import Doors, End, joined
 
 
@@ -106,3 +109,89 @@ async def test_files_that_do_not_fit_are_named(made, tmp_path):
     missing = ClusterSettings(ca_file=str(tmp_path / "no"), cert_file=str(made["a"][0]), key_file=str(made["a"][1]))
     with pytest.raises(ConfigError, match="No such file"):
         GrpcServer(missing, Doors())
+
+
+DOMAIN = "stampede.internal"
+
+
+@pytest.fixture(scope="module")
+def roles(tmp_path_factory):
+    """Pairs of one authority: an owner, an edge, one edge by name, and somebody without a role."""
+    folder = tmp_path_factory.mktemp("roles")
+    self_signed(folder, "probe")
+    ca = authority(folder, "ca")
+    names = {
+        "owner": ("owner.stampede.internal",), "edge": ("edge.stampede.internal",),
+        "edge-1": ("edge-1.edge.Stampede.internal",), "none": (), "odd": ("owner.stampede.internal.evil.org",),
+    }  # fmt: skip
+    return {"folder": folder, "authority": ca, "ca": ca[0]} | {
+        who: issued(folder, who, ca, names=its) for who, its in names.items()
+    }
+
+
+def as_(roles, who: str, **more: str) -> ClusterSettings:
+    return replace(tls(roles["ca"], roles[who]), role_domain=DOMAIN, **more)
+
+
+@pytest.mark.parametrize(
+    ("who", "service", "why"),
+    [
+        ("edge", "edge", ""), ("edge-1", "edge", ""), ("owner", "replica", ""),
+        ("edge", "replica", "not that of an owner"), ("edge-1", "replica", "not that of an owner"),
+        ("owner", "edge", "not that of an edge"), ("none", "edge", "not that of an edge"),
+        ("odd", "replica", "not that of an owner"),
+    ],
+)  # fmt: skip
+async def test_who_calls_is_asked_for_his_role(roles, who, service, why):
+    server, doors, address = await serving(as_(roles, "owner"))
+    dialer = GrpcDialer(as_(roles, who), asyncio.get_running_loop())
+    end = End()
+    stream = dialer.dial(address, service, end)
+    stream.send(b"let me in")
+    if why:
+        assert why in await end.end()
+        assert end.kinds == [EndKind.FOREIGN] and not doors.ends
+    else:
+        await eventually(lambda: doors.ends)
+        assert doors.ends[0].stream.names == (frozenset({"edge-1"}) if who == "edge-1" else frozenset())
+    await dialer.close()
+    await server.stop()
+
+
+@pytest.mark.parametrize("who", ["edge", "none"])
+async def test_who_is_called_is_asked_for_his_role_too(roles, who):
+    server, doors, address = await serving(as_(roles, who))
+    assert (await outcome(as_(roles, "edge"), address)).startswith(("lost", "unreachable"))
+    assert not doors.ends
+    await server.stop()
+
+
+async def test_a_certificate_that_is_revoked_loses_what_is_open_and_comes_in_no_more(roles, monkeypatch):
+    monkeypatch.setattr("broker.rpc.server.LOOK_S", 0.05)
+    folder, ca = roles["folder"], roles["authority"]
+    crl = revocations(folder, ca)
+    server, doors, address = await serving(as_(roles, "owner", crl_file=str(crl)))
+    dialer = GrpcDialer(as_(roles, "edge"), asyncio.get_running_loop())
+    other = GrpcDialer(as_(roles, "edge-1"), asyncio.get_running_loop())
+    mine, end = End(), End()
+    dialer.dial(address, "edge", mine).send(b"1")
+    other.dial(address, "edge", end).send(b"2")
+    await eventually(lambda: len(doors.ends) == 2)
+    revocations(folder, ca, roles["edge"][0])
+    await mine.end()
+    assert "revoked" in await outcome(as_(roles, "edge"), address)
+    crl.write_text("no list")
+    await asyncio.sleep(0.2)
+    assert "revoked" in await outcome(as_(roles, "edge"), address)
+    assert not end.closed
+    await dialer.close()
+    await other.close()
+    await server.stop()
+
+
+def test_roles_and_lists_without_tls_are_refused(roles):
+    for more in ({"role_domain": DOMAIN}, {"crl_file": str(revocations(roles["folder"], roles["authority"]))}):
+        with pytest.raises(ConfigError, match="need TLS"):
+            GrpcServer(ClusterSettings(port=0, **more), Doors())
+    with pytest.raises(ConfigError, match="crl_file"):
+        GrpcServer(as_(roles, "owner", crl_file=str(roles["ca"])), Doors())
