@@ -60,7 +60,7 @@ _INDEX = f"""Stampede {__version__}, admin port
 /healthz   200 while the process is alive (also while it starts or recovers)
 /readyz    200 when it takes clients, else 503 and the reason
 /api/depth?match=ADDRESS   what waits in the queues of an address or pattern, here
-/api/busy   of each address that the settings name: what waits, who consumes, what has come; a line each
+/api/busy   of each address that the settings name: what waits, consumes, came; what slots weigh; in lines
 /api/slots   of the slots that this owner shall lead: how many it serves, and why not the others
 /api/check?slot=NUMBER     do all replicas of a slot that is led here have the same
 /console                   look and act in a browser, where this process has the API

@@ -27,7 +27,7 @@ from .keys import Keys, last_part
 from .membership import Membership
 from .planning.arrange import arrange
 from .planning.placement import urgent
-from .planning.view import Policy, Step, StepKind, View, health
+from .planning.view import Policy, Rebalance, Step, StepKind, View, health
 from .slots import SlotTable
 from .tasks import Tasks
 from .watched import REFUSED_RETRY_S, RETRY_S, Watched
@@ -71,6 +71,8 @@ class Controller:
         """Who is there, or who plans: that may leave slots without a leader."""
         self._office = Office(metadata, keys, membership, self._policy, self._press)
         self._cordons = Watched(metadata, keys.cordons, lambda _: self._press())
+        self._keys = keys
+        self._rebalance = Watched(metadata, keys.rebalance, lambda _: self._press())
         self._gone: dict[str, float] = {}  # owner → when we first saw that it is not there
         self._mass, self._mass_since = False, -math.inf  # more than half are gone; since when, or were at last
         self._zones: dict[str, str] = {}
@@ -86,6 +88,7 @@ class Controller:
     async def start(self) -> None:
         """After membership and slots have started. Raises MetadataRefused."""
         await self._cordons.start()
+        await self._rebalance.start()
         await self._office.start()
         self._press()
         self._tasks.spawn(self._run(), "controller")
@@ -95,10 +98,12 @@ class Controller:
         await self._tasks.close()
         await self._office.stop()
         await self._cordons.stop()
+        await self._rebalance.stop()
 
     def view(self) -> View:
         """The cluster as this process sees it now."""
         now = self._clock.monotonic()
+        wanted = self._rebalance.items.get(self._keys.rebalance)
         return View(
             self._membership.owners,
             self._slots.records,
@@ -107,6 +112,7 @@ class Controller:
             frozenset(one for one, since in self._gone.items() if now - since >= self._replace_after_s),
             self._zones,
             self._membership.edges,
+            Rebalance.decode(wanted.value if wanted is not None else None),
         )
 
     def metrics(self) -> Iterable[Metric]:

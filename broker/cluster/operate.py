@@ -23,7 +23,7 @@ from .applied import Applied
 from .config import all_bad
 from .controller_election import holder_of
 from .keys import Keys, last_part
-from .planning.view import Policy, View
+from .planning.view import Policy, Rebalance, View
 
 ATTEMPTS = 20
 """Compare-and-swaps that somebody else may win before we give up."""
@@ -60,7 +60,9 @@ async def look(metadata: Metadata, keys: Keys, default: Policy, engine: EngineSe
         for item in (await metadata.range(keys.applied))[0]
     }
     holder = holder_of(await metadata.get(keys.controller))
-    view = View(owners, records, holder.policy if holder else default, cordoned, edges=edges)
+    wanted = await metadata.get(keys.rebalance)
+    rebalance = Rebalance.decode(wanted.value if wanted is not None else None)
+    view = View(owners, records, holder.policy if holder else default, cordoned, edges=edges, rebalance=rebalance)
     bad = all_bad(keys, (await metadata.range(keys.config))[0], engine)
     return Picture(view, edges, holder.id if holder else "", applied, bad)
 

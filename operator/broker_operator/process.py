@@ -199,7 +199,7 @@ class Operator:
                 self.queue.add(resource.id)
 
     def _on_cluster(self, broker: Id, part: str, places: list[str]) -> None:
-        if part in ("reachable", "owners", "edges", "slots", "cordons"):
+        if part in ("reachable", "owners", "edges", "slots", "cordons", "rebalance"):
             self.queue.add(broker, CALM_S)
         if part == "owners":
             self.queue.add(broker._replace(kind=LOST))

@@ -89,8 +89,12 @@ class _Desk:
                 slot for slot in self._over if slot not in self._steps or self._steps[slot].kind is not StepKind.DROP
             ]
             self._moves = min(self._moves, self._view.policy.max_moves - len(waiting))
-            self._spread_zones()
-            self._even_loads()
+            rebalance = self._view.rebalance
+            if rebalance.moves:
+                self._moves -= max(self._view.policy.max_moves - rebalance.moves, 0)
+            if not rebalance.held:
+                self._spread_zones()
+                self._even_loads()
         self._even_leaders()
         return list(self._steps.values())
 

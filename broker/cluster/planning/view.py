@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+import msgspec
+
 from broker.config.settings import ClusterSettings
 from broker.core.slots import Member, SlotRecord
 
@@ -27,6 +29,30 @@ class Policy(NamedTuple):
     @classmethod
     def of(cls, settings: ClusterSettings) -> Policy:
         return cls(settings.replicas, settings.min_in_sync, settings.max_moves)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """What somebody wants of moves that are made for even loads and zones only; what replicas need is done anyway.
+
+    held    none begins.    moves   so many at once, 0: as many as the policy says.    approved   for people."""
+
+    held: bool = False
+    moves: int = 0
+    approved: str = ""
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Rebalance:
+        """What makes no sense holds: whoever wrote it did not want things to go on by themselves."""
+        if data is None:
+            return cls()
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.DecodeError:
+            return cls(held=True)
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self)
 
 
 class StepKind(Enum):
@@ -73,7 +99,7 @@ class Step(NamedTuple):
 class View:
     """owners: the live ones.   lost: dead for longer than `cluster.replace_after_s`; other dead owners are expected
     back and keep their replicas.   zones: of owners that are not alive, as far as anybody remembers.   edges: the live
-    ones; each says which owners it cannot reach."""
+    ones; each says which owners it cannot reach.   rebalance: how moves for even loads are wanted."""
 
     owners: Mapping[str, Member]
     records: Mapping[int, SlotRecord]
@@ -82,6 +108,7 @@ class View:
     lost: frozenset[str] = frozenset()
     zones: Mapping[str, str] = field(default_factory=dict)
     edges: Mapping[str, Member] = field(default_factory=dict)
+    rebalance: Rebalance = Rebalance()
 
     def zone(self, owner: str) -> str:
         """An owner that names no zone is one of its own."""

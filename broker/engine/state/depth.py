@@ -33,17 +33,18 @@ def depths(slot: Slot, match: str) -> Iterator[dict[str, Any] | None]:
 
 
 def busy(slot: Slot, names: Container[str]) -> Iterator[dict[str, Any] | None]:
-    """One entry for each address of these names, all of its queues together; None for each other queue or address.
+    """One entry for each address of these names, all of its queues together; None for each other queue or address; and
+    at the end {slot, bytes}: what the messages of the slot weigh.
 
     came, died   messages that came into its queues, and dead letters of it, since they are led here: both only grow.
     blocked      it is full, and whoever sends to it waits."""
+    weight = 0
     for name, address in list(slot.addresses.items()):
-        if name not in names:
-            yield None
-            continue
+        named = name in names
         sums = dict.fromkeys(("waiting", "delivering", "scheduled", "consumers", "came", "died"), 0)
         for queue in list(address.queues.values()):
-            if not (queue.hidden or queue.deleted):
+            weight += queue.nbytes + queue.pages.nbytes
+            if named and not (queue.hidden or queue.deleted):
                 sums["waiting"] += _waiting(queue)
                 sums["delivering"] += queue.delivering
                 sums["scheduled"] += _later(queue)
@@ -52,7 +53,9 @@ def busy(slot: Slot, names: Container[str]) -> Iterator[dict[str, Any] | None]:
                 sums["died"] += queue.died
             yield None
         stock = address.stock
-        yield {"address": name, **sums, "blocked": stock is not None and stock.policy == BLOCK and stock.full()}
+        if named:
+            yield {"address": name, **sums, "blocked": stock is not None and stock.policy == BLOCK and stock.full()}
+    yield {"slot": slot.number, "bytes": weight}
 
 
 def _waiting(queue: Queue) -> int:

@@ -48,6 +48,20 @@ def _owners() -> Schema:
     properties = {
         "replicas": integer("Owners. Slots are moved away before one is removed.", 1, 99, 3),
         "storage": _storage(),
+        "rebalance": table(
+            "Moves of copies that make loads even, after owners were added. What a loss or a scale-in needs moves "
+            "anyway.",
+            {
+                "mode": word(
+                    "Automatic: by themselves. Manual: status.rebalance proposes them, and they begin when the "
+                    "annotation stampede.dev/rebalance has the id of the proposal; another one, or none, stops them.",
+                    ("Automatic", "Manual"),
+                    "Automatic",
+                ),
+                "movesAtOnce": integer("Copies that are made at once while it is Manual.", 1, 64, 4),
+            },
+            default={},
+        ),
         "maxUnavailable": integer("Owners that may be taken away at once (PodDisruptionBudget).", 1, 10, 1),
         "terminationGracePeriodSeconds": integer("Time to hand slots over at the end.", 10, 3600, 120),
         **workload_properties(),
@@ -249,6 +263,22 @@ def status() -> dict[str, Schema]:
         },
         "slots": numbers("Slots.", ("total", "online", "offline", "stalled", "underReplicated")),
         "edges": {**number, "description": "Live edges."},
+        "rebalance": {
+            "type": "object",
+            "description": "What would move (or is moving) to make loads even; spec.owners.rebalance.mode is Manual.",
+            "properties": {
+                "state": {"type": "string", "description": "Idle, Proposed or Moving."},
+                "id": {"type": "string", "description": "To be named in the annotation stampede.dev/rebalance."},
+                "moves": {**number, "description": "Copies of slots that are made elsewhere, and then dropped here."},
+                "leaders": {**number, "description": "Slots that another owner leads afterwards."},
+                "bytes": {
+                    "type": "integer",
+                    "format": "int64",
+                    "description": "Messages that are copied, to two digits.",
+                },
+                "seconds": {**number, "description": "At least so long, at seedBytesPerS and movesAtOnce."},
+            },
+        },
         "image": {"type": "string", "description": "Image of the owners."},
         "certificatesNotAfter": {
             "type": "string",

@@ -131,6 +131,8 @@ def turned(resource: Resource, status: Table) -> list[Told]:
             found += _accepted(old, new)
         elif type == "ScalingDown" and not same:
             found += _scaling(old, new)
+        elif type == "Rebalancing" and not same and new["reason"] != "Idle":
+            found.append(Told(NORMAL, f"Rebalance{new['reason']}", new["message"]))
         elif type == "CertificatesValid" and not same and new["status"] == "False":
             found.append(Told(WARNING, f"Certificate{new['reason']}", new["message"]))
         elif type == "OwnersReady" and not same and new["reason"] == "SecretMissing":

@@ -127,8 +127,14 @@ class Storage(_Spec, frozen=True):
     when_scaled: str = "Retain"
 
 
+class RebalanceSpec(_Spec, frozen=True):
+    mode: str = "Automatic"
+    moves_at_once: int = 4
+
+
 class Owners(_Spec, frozen=True):
     replicas: int = 3
+    rebalance: RebalanceSpec = RebalanceSpec()
     storage: Storage = Storage()
     max_unavailable: int = 1
     termination_grace_period_seconds: int = 120

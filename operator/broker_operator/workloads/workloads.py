@@ -30,6 +30,7 @@ from ..world.resource_cache import World
 from ..world.statuses import Statuses
 from . import edges, owners
 from .owners import Scaling, Versions
+from .rebalancing import Rebalancing
 
 log = logging.getLogger("stampede.operator")
 
@@ -74,11 +75,13 @@ class Workloads:
         self._any_template = any_template
         self._clock = clock
         self._counts = Counts()
+        self._rebalancing = Rebalancing(clock)
         self.expiries: dict[Id, float] = {}
 
     def gone(self, id: Id) -> None:
         """A StompAcceptor or StompBroker is not there any more."""
         self._counts.forget(id)
+        self._rebalancing.forget(id)
         self.expiries.pop(id, None)
 
     async def broker(self, resource: Resource) -> float | None:
@@ -121,12 +124,13 @@ class Workloads:
             await self._claims(resource, spec, live, step)
         except (Taken, ConfigError, KubeError) as error:
             accepted = _refusal(error)
-        await self._say_broker(resource, spec, cluster, step, accepted, image)
+        rebalance, planned, again = await self._rebalancing.settle(resource, spec, cluster)
+        await self._say_broker(resource, spec, cluster, step, accepted, image, rebalance, planned)
         if accepted.reason == "ServerFailed":
             raise Unmade(accepted.message)
         if accepted.reason == "Refused":
             return REFUSED_AGAIN_S
-        return 5.0 if step.reason == "Unreachable" else LOOK_AGAIN_S
+        return 5.0 if step.reason == "Unreachable" else min(again or LOOK_AGAIN_S, LOOK_AGAIN_S)
 
     async def acceptor(self, resource: Resource) -> float | None:
         now = self._now()
@@ -232,6 +236,8 @@ class Workloads:
         step: Scaling,
         accepted: Condition,
         image: str = "",
+        rebalance: Condition | None = None,
+        planned: Table | None = None,
     ) -> None:
         workload = Id("StatefulSet", resource.id.namespace, names.owner_name(resource.id.name))
         live = (self._objects["StatefulSet"].get(workload) or {}).get("status", {})
@@ -245,6 +251,7 @@ class Workloads:
                 "holding": step.holding,
             },
             "image": image or None,
+            "rebalance": planned,
         }
         reachable, replicated = _seen(cluster, self._world.unusable.get(resource.id, "not connected yet"))
         if cluster is not None and cluster.known:
@@ -264,7 +271,8 @@ class Workloads:
         fields["certificatesNotAfter"] = rfc3339(ends) if ends is not None else None
         ended = (certificates,) if certificates.reason == "Expired" else ()
         needed = (accepted, *ended, reachable, all_up, replicated)
-        found = (accepted, reachable, all_up, replicated, scaling, certificates, ready(*needed))
+        moving = (rebalance,) if rebalance is not None else ()
+        found = (accepted, reachable, all_up, replicated, scaling, *moving, certificates, ready(*needed))
         await self._statuses.write(resource, new_status(resource, found, fields, self._now()))
 
     async def _parts_certificates(self, resource: Resource, spec: BrokerSpec) -> tuple[Condition, float | None]:

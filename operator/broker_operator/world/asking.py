@@ -39,6 +39,8 @@ class _Line(msgspec.Struct):
     came: int = 0
     died: int = 0
     blocked: bool = False
+    slot: int = -1
+    bytes: int = 0
     end: bool = False
 
 
@@ -60,14 +62,18 @@ class Owners:
         if self._http is None:
             self._http = aiohttp.ClientSession(timeout=TIMEOUT, read_bufsize=LINE)
         found: dict[str, Busy] = {}
-        await asyncio.gather(*[self._one(id, owners[id].admin, names, found) for id in sorted(leaders)])
+        weights: dict[int, int] = {}
+        await asyncio.gather(*[self._one(id, owners[id].admin, names, found, weights) for id in sorted(leaders)])
+        cluster.weights = weights
         return found
 
     async def close(self) -> None:
         if self._http is not None:
             await self._http.close()
 
-    async def _one(self, owner: str, admin: str, names: Container[str], found: dict[str, Busy]) -> None:
+    async def _one(
+        self, owner: str, admin: str, names: Container[str], found: dict[str, Busy], weights: dict[int, int]
+    ) -> None:
         assert self._http is not None
         if not admin:
             raise NoAnswer(f"{owner} has no admin port")
@@ -81,6 +87,8 @@ class Owners:
                     line = _decode(await answer.content.readline())
                     if line.end:
                         return
+                    if line.slot >= 0:
+                        weights[line.slot] = line.bytes
                     if line.address in names:
                         depth = line.waiting + line.delivering + line.scheduled
                         one = Busy(depth, line.consumers, line.came, line.died, line.blocked)

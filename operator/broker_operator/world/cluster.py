@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from broker.cluster.keys import Keys, last_part
-from broker.cluster.planning.view import Policy, View, health
+from broker.cluster.planning.view import Policy, Rebalance, View, health
 from broker.cluster.watched import Watched
 from broker.config.settings import EtcdSettings
 from broker.core.errors import BrokerError
@@ -55,6 +55,7 @@ class Cluster:
         prefixes = {
             "owners": keys.owners, "edges": keys.edges, "slots": keys.slots, "cordons": keys.cordons,
             "applied": keys.applied, "config": keys.config, "managed": keys.managed, "loads": keys.loads,
+            "rebalance": keys.rebalance,
         }  # fmt: skip
         self._watched = {
             part: Watched(self.metadata, prefix, self._teller(part, prefix)) for part, prefix in prefixes.items()
@@ -66,6 +67,10 @@ class Cluster:
         self.applied: dict[str, int] = {}
         self.connections: dict[str, int] = {}
         """By the edge's id."""
+        self.weights: dict[int, int] = {}
+        """Bytes of messages by slot, as leaders said last; {} = nobody has been asked."""
+        self.moved = 0
+        """Grows with each change of owners, slots and cordons."""
         self.lost: list[str] = []
         """Owners that are gone without having said that they end, for whoever tells people."""
         self._staying: set[str] = set()
@@ -129,8 +134,7 @@ class Cluster:
 
     def slots(self, policy: Policy) -> dict[str, int]:
         """Slots in numbers, for the status."""
-        owners = {id: member for id, member in self.members.items() if member.kind == "owner"}
-        found = health(View(owners, self.records, policy, self.cordoned))
+        found = health(self.view(policy))
         return {
             "total": found.slots,
             "online": found.online,
@@ -138,6 +142,17 @@ class Cluster:
             "stalled": found.stalled,
             "underReplicated": found.under_replicated,
         }
+
+    def view(self, policy: Policy) -> View:
+        """What planners look at."""
+        owners = {id: member for id, member in self.members.items() if member.kind == "owner"}
+        return View(owners, dict(self.records), policy, self.cordoned)
+
+    @property
+    def rebalance(self) -> tuple[Rebalance | None, int]:
+        """What is wanted of moves for even loads, None: nothing is said; and the revision of that."""
+        item = self._watched["rebalance"].items.get(self.keys.rebalance)
+        return (Rebalance.decode(item.value), item.revision) if item is not None else (None, 0)
 
     def behind(self, revision: int) -> list[str]:
         """Live members that have not applied this revision of the configuration."""
@@ -191,6 +206,8 @@ class Cluster:
 
     def _teller(self, part: str, prefix: str) -> Callable[[list[Change]], None]:
         def tell(changes: list[Change]) -> None:
+            if part in ("owners", "slots", "cordons"):
+                self.moved += 1
             if part in ("owners", "edges"):
                 self._members = None
                 if part == "owners":

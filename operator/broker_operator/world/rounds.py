@@ -54,7 +54,7 @@ class Rounds:
         for broker in list(self._world.clusters):
             cluster = self._world.clusters.get(broker)
             mine = {name: id for id, name in self._named(broker)}
-            if cluster is None or not cluster.known or not mine:
+            if cluster is None or not cluster.known:
                 continue
             try:
                 busy = await self._owners.ask(cluster, mine)

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from broker.cluster.planning.arrange import arrange
-from broker.cluster.planning.placement import left_to_move, plan
-from broker.cluster.planning.view import Policy, StepKind, health
+from broker.cluster.planning.placement import carried_out, left_to_move, plan
+from broker.cluster.planning.view import Policy, Rebalance, StepKind, health
 from broker.core.ids import SLOTS
 
 from .placement_world import balanced, copies_moved, edges, leads, members, run, settled
@@ -145,3 +145,35 @@ def test_no_more_is_moved_at_a_time_than_allowed():
     assert [step.kind for step in arrange(replace(view, records=records))] == [], "eight are being seeded"
     assert health(replace(view, records=records)).seeding == 8
     assert left_to_move(view)[StepKind.ADD] == 192
+
+
+def test_while_it_is_held_a_new_owner_gets_nothing_and_what_replicas_need_is_done_all_the_same():
+    before = replace(settled(members("a", "b", "c")), rebalance=Rebalance(held=True))
+    more = replace(before, owners=members("a", "b", "c", "d"))
+    after, done = run(more)
+    assert not done and copies_moved(before, after) == 0, "neither copies nor, without copies, leaders"
+    drained, done = run(replace(more, cordoned=frozenset("a")))
+    assert done[StepKind.ADD] and not any("a" in record.replicas for record in drained.records.values())
+    lost, done = run(replace(more, owners=members("b", "c", "d"), lost=frozenset("a")))
+    assert done[StepKind.ADD] == sum("a" in record.replicas for record in before.records.values())
+    assert all(len(record.replicas) == 3 for record in lost.records.values())
+
+
+@pytest.mark.parametrize("moves", [1, 3, 8, 50])
+def test_as_many_as_are_wanted_move_at_once_and_held_again_what_has_begun_comes_to_its_end(moves: int):
+    before = replace(settled(members("a", "b", "c")), rebalance=Rebalance(moves=moves))
+    more = replace(before, owners=members("a", "b", "c", "d"))
+    steps = plan(more)
+    assert sum(step.kind is StepKind.ADD for step in steps) == min(moves, Policy().max_moves)
+    begun = carried_out(more, steps)
+    stopped, _ = run(replace(begun, rebalance=Rebalance(held=True)))
+    assert all(len(record.replicas) == 3 == len(record.isr) for record in stopped.records.values())
+    assert copies_moved(before, stopped) <= len(steps)
+    after, _ = run(replace(stopped, rebalance=Rebalance(moves=moves)))
+    balanced(after, after.owners)
+
+
+def test_what_makes_no_sense_holds():
+    assert Rebalance.decode(None) == Rebalance() and Rebalance.decode(b"{}") == Rebalance()
+    assert Rebalance.decode(Rebalance(True, 3, "a").encode()) == Rebalance(True, 3, "a")
+    assert all(Rebalance.decode(data).held for data in (b"", b"[]", b'{"held": "no"}', b"nonsense"))

@@ -76,7 +76,9 @@ def test_a_queue_that_nobody_may_see_is_not_told():
 
 
 def busied(world: World, *names: str) -> dict[str, dict]:
-    return {row.pop("address"): row for row in busy(world.engine._slot, names) if row is not None}
+    *rows, total = [row for row in busy(world.engine._slot, names) if row is not None]
+    assert set(total) == {"slot", "bytes"}
+    return {row.pop("address"): row for row in rows}
 
 
 def test_an_address_tells_of_all_its_queues_together_what_is_there_what_came_and_what_died():
@@ -111,4 +113,6 @@ def test_a_slot_of_many_addresses_is_looked_at_in_pieces():
     world = World()
     for n in range(5):
         world.publish(f"b{n}", b"1")
-    assert list(busy(world.engine._slot, ())) == [None] * 5
+    slot = world.engine._slot
+    size = sum(queue.nbytes for queue in slot.queues.values())
+    assert size and list(busy(slot, ())) == [None] * 5 + [{"slot": slot.number, "bytes": size}]
