@@ -105,3 +105,13 @@ def test_whose_a_client_id_is_the_broker_says_to_all_of_its_edges(tmp_path):
     said = settings_of(edge_objects({"clientIds": ["app-%u", "app-%u-*"]}), tmp_path)
     assert said.edge.client_ids == "app-%u,app-%u-*"
     assert "%u" in settings_of(edge_objects(), tmp_path).edge.client_ids
+
+
+def test_virtual_hosts_and_exchanges_are_those_of_the_broker_on_all_of_its_edges(tmp_path):
+    hosts = [{"name": "shop", "names": ["shop.example.com", "/shop"], "maxConnections": 5}, {"name": "bank"}]
+    said = settings_of(
+        edge_objects({"virtualHosts": hosts, "exchanges": [{"name": "logs", "type": "topic"}]}), tmp_path
+    )
+    assert said.edge.virtual_hosts == {"shop": {"names": "shop.example.com,/shop", "max_connections": 5}, "bank": {}}
+    assert said.edge.exchanges == {"logs": {"type": "topic"}}
+    assert settings_of(edge_objects(), tmp_path).edge.virtual_hosts == {}

@@ -126,7 +126,11 @@ def spec() -> Schema:
     name = ruled(
         text("Name of the address, as in SEND. Exactly one of name and match."),
         Rule("!self.contains('*') && !self.contains('#')", "spec.name has a wildcard; use spec.match for a pattern."),
-        Rule("!self.startsWith('$')", "spec.name begins with $, which is the broker's own; choose another name."),
+        Rule(
+            "!self.startsWith('$') || self.matches('^[$]host/[A-Za-z0-9_-]{1,40}[.][^.]')",
+            "spec.name begins with $, which is the broker's own; choose another name. In a virtual host it is "
+            "$host/NAME.ADDRESS.",
+        ),
     )
     match = ruled(
         text("Pattern of the addresses that get these settings: `*` is one word, `#` the rest."),

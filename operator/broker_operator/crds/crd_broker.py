@@ -5,7 +5,7 @@ Rule: what would lose messages or cannot be changed later is refused here, with 
 
 from __future__ import annotations
 
-from ..spec.schema import Schema, boolean, group_schema, integer, strings, table, text, word
+from ..spec.schema import Schema, boolean, entry_properties, group_schema, integer, strings, table, text, word
 from .crd_acceptor import workload_properties
 from .rules import Rule, fixed, ruled
 
@@ -181,6 +181,39 @@ def _client_ids() -> Schema:
     )
 
 
+def _virtual_hosts() -> Schema:
+    properties = entry_properties("edge.virtual_hosts", ("login_by",))
+    properties["name"] = text("Name of the host.", most=40, pattern="^[A-Za-z0-9_-]+$")
+    host = ruled(
+        table("A virtual host.", properties, ["name"]),
+        Rule(
+            "!has(self.maxConnections) || self.maxConnections != 0",
+            "maxConnections is 0, so nobody could come in; -1 means no limit.",
+        ),
+    )
+    return _named_list(
+        host,
+        "Name spaces of their own, by the `host` header of CONNECT, SNI or virtualHost of a listener. An Address or "
+        "StompUser of one has $host/NAME. in front of its name. A change restarts the edges one by one.",
+    )
+
+
+def _exchanges() -> Schema:
+    properties = entry_properties("edge.exchanges")
+    properties["name"] = text("Name of the exchange, as in /exchange/NAME/KEY.", most=127)
+    return _named_list(
+        table("An exchange.", properties, ["name"]),
+        "Exchanges beside the amq.* ones, for listeners with dialect rabbitmq. A change restarts the edges one by one.",
+    )
+
+
+def _named_list(item: Schema, description: str) -> Schema:
+    return {
+        "type": "array", "description": description, "maxItems": 64, "items": item,
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+    }  # fmt: skip
+
+
 def spec() -> Schema:
     replication = ruled(
         table(
@@ -222,6 +255,8 @@ def spec() -> Schema:
         ),
         "addressOwners": _address_owners(),
         "clientIds": _client_ids(),
+        "virtualHosts": _virtual_hosts(),
+        "exchanges": _exchanges(),
         "networkPolicy": boolean("Owners are open to the broker's own pods and for metrics only.", True),
     }
     return ruled(

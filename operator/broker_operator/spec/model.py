@@ -181,6 +181,8 @@ class BrokerSpec(_Spec, frozen=True):
     permissions_required: bool = False
     address_owners: list[AddressOwner] = []
     client_ids: list[str] = []
+    virtual_hosts: list[Table] = []
+    exchanges: list[Table] = []
     network_policy: bool = True
 
 

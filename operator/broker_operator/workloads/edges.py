@@ -81,6 +81,9 @@ def settings(namespace: str, broker: str, spec: AcceptorSpec, shared: BrokerSpec
         tree["edge"]["permissions_required"] = True
     if shared.client_ids:
         tree["edge"]["client_ids"] = ",".join(shared.client_ids)
+    for table, entries in (("virtual_hosts", shared.virtual_hosts), ("exchanges", shared.exchanges)):
+        if entries:
+            tree["edge"][table] = {one["name"]: entry_settings(f"edge.{table}", one) for one in entries}
     if wire := group_settings("wire", spec.settings.get("wire", {})):
         tree["wire"] = {**tree.get("wire", {}), **wire}
     tree["acceptors"] = {listener["name"]: _acceptor(listener) for listener in spec.listeners}
