@@ -34,7 +34,7 @@ help:
 	@echo "make abuse   a polite client beside clients that want more than their share: how long it waits (docs/reliability.md)"
 	@echo "make chaos   a cluster of real processes with everything done to it; ARGS='--minutes 30 --seed 7' (docs/reliability.md)"
 	@echo "make retry   a million dead letters retried while the broker is killed: lost, doubled, how many a second"
-	@echo "make oracles scripts of frames against a real RabbitMQ and ActiveMQ and against our dialects (docs/migrating.md)"
+	@echo "make oracles scripts of frames against a real RabbitMQ, ActiveMQ, Artemis and against our dialects (docs/migrating.md)"
 	@echo "make torture longer runs of the simulations and of kill -9 (docs/reliability.md)"
 	@echo "make mutation  changes of logic that the unit tests of their room must notice; ARGS='owner.replication.isr --each 60 --minutes 5'"
 	@echo "make e2e     install, use, scale and uninstall the chart on the Kubernetes of E2E_KUBECONFIG"

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracles import script
+from tests.oracles import script, selectors, sequences
 from tests.oracles.differences import DIFFERENCES, RULES, differing
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTION = "## Played against the broker itself"
+PAGES = {"artemis": "compatibility.md"}
 
 
 def scripts(broker: str) -> list[script.Script]:
@@ -19,7 +20,12 @@ def scripts(broker: str) -> list[script.Script]:
 
 
 def rows(broker: str) -> list[tuple[str, str]]:
-    section = (ROOT / "docs" / f"compatibility-{broker}.md").read_text().partition(SECTION)[2].partition("\n## ")[0]
+    section = (
+        (ROOT / "docs" / PAGES.get(broker, f"compatibility-{broker}.md"))
+        .read_text()
+        .partition(SECTION)[2]
+        .partition("\n## ")[0]
+    )
     lines = [line for line in section.splitlines() if line.startswith("|")][2:]
     return [(name.strip(), why.strip()) for name, why in (line.strip("|").split("|") for line in lines)]
 
@@ -48,3 +54,27 @@ def test_rules_hide_what_they_say_only():
         "- a ERROR message:not_found",
         "+ a ERROR message:gone",
     )
+
+
+def test_the_page_says_where_selectors_choose_otherwise():
+    for broker, reasons in selectors.REASONS.items():
+        text = " ".join((ROOT / "docs" / PAGES.get(broker, f"compatibility-{broker}.md")).read_text().split())
+        assert [reason for reason in reasons if reason not in text] == []
+
+
+def test_a_selector_is_excused_for_what_is_said_and_for_nothing_else():
+    full, lacks_t, fraction = 0, 7, 3
+    assert selectors.explained("artemis", "t = s", [lacks_t], [])
+    assert not selectors.explained("artemis", "s = 'red'", [lacks_t], [])
+    assert not selectors.explained("artemis", "t = s", [full, lacks_t], [])
+    assert not selectors.explained("artemis", "t LIKE 'r%'", [lacks_t], [])
+    assert not selectors.explained("artemis", "t = s", [-1], [])
+    assert selectors.explained("activemq", "n > 1", [], [fraction])
+    assert not selectors.explained("artemis", "n > 1", [], [fraction])
+
+
+def test_what_is_random_is_drawn_again_from_its_seed():
+    assert selectors.drawn(3, 50, True) == selectors.drawn(3, 50, True) != selectors.drawn(4, 50, True)
+    scripts = sequences.drawn(3, 20)
+    assert scripts == sequences.drawn(3, 20) and len({each.name for each in scripts}) == 20
+    assert all(each.steps[-1].startswith("b < ") for each in scripts)

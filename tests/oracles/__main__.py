@@ -1,28 +1,28 @@
-"""`make oracles`: the scripts of a broker against it and against our dialect; exit status 1 when they differ otherwise
-than differences.py says."""
+"""`make oracles`: the scripts of a broker against it and against our dialect, random sequences of frames and random
+selectors; exit status 1 when they differ otherwise than differences.py and selectors.py say."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.harness import Broker
 
-from . import peers, script
+from . import peers, script, selectors, sequences
 from .differences import DIFFERENCES, differing
 
 HERE = Path(__file__).parent
-PEERS = {"rabbitmq": peers.rabbitmq, "activemq": peers.activemq}
+PEERS = {"rabbitmq": peers.rabbitmq, "activemq": peers.activemq, "artemis": peers.artemis}
+SELECTORS, SEQUENCES = 600, 30
 
 
-def compare(name: str, their_port: int, our_port: int, only: str) -> int:
-    """Plays all scripts of a broker. Returns how many differ otherwise than known."""
+def compare(name: str, their_port: int, our_port: int, scripts: Iterable[script.Script]) -> int:
+    """Plays them. Returns how many differ otherwise than known."""
     known, bad = DIFFERENCES[name], 0
-    for each in script.read(HERE / f"{name}.script"):
-        if only not in each.name:
-            continue
+    for each in scripts:
         found = differing(name, script.play(each, their_port), script.play(each, our_port))
         entry = known.get(each.name)
         if found == (entry.lines if entry else ()):
@@ -30,22 +30,56 @@ def compare(name: str, their_port: int, our_port: int, only: str) -> int:
             continue
         bad += 1
         print("\n        ".join([f"  OTHER  {each.name}", *found]), flush=True)
+        if each.name.startswith("random "):
+            print("\n          ".join(["        played:", *each.steps]), flush=True)
+    return bad
+
+
+def choose(name: str, their_port: int, our_port: int, drawn: list[str]) -> int:
+    """Asks both which messages each selector chooses. Returns how many choose otherwise than said."""
+    bad = known = 0
+    prefix = selectors.PREFIX[name]
+    both = [selectors.chosen(port, drawn, prefix) for port in (their_port, our_port)]
+    for text, theirs, ours in zip(drawn, *both, strict=True):
+        if theirs == ours:
+            continue
+        if selectors.explained(name, text, theirs, ours):
+            known += 1
+            continue
+        bad += 1
+        print(f"  OTHER  selector {text}\n        - {theirs}\n        + {ours}", flush=True)
+    print(f"  {len(drawn)} selectors: {known} choose otherwise as said, {bad} otherwise", flush=True)
     return bad
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="scripts whose name has this text")
+    parser.add_argument("--only", default="", help="scripts whose name has this text, and nothing random")
+    parser.add_argument("--peer", choices=list(PEERS), help="this one alone")
+    parser.add_argument("--seed", type=int, default=1, help="of what is random")
+    parser.add_argument("--selectors", type=int, default=SELECTORS, help="random selectors (RabbitMQ has none)")
+    parser.add_argument("--sequences", type=int, default=SEQUENCES, help="random sequences of frames")
     given, bad = parser.parse_args(), 0
     for name, start in PEERS.items():
+        if given.peer not in (None, name):
+            continue
         with tempfile.TemporaryDirectory(prefix=f"oracle-{name}-", ignore_cleanup_errors=True) as folder:
             theirs, ours = Path(folder, "peer"), Path(folder, "ours")
             theirs.mkdir()
-            settings = {"edge.dialect": name, "journal.segment_bytes": 1 << 20}
+            settings = {"edge.dialect": name, "journal.segment_bytes": 1 << 20, "edge.notifications": True}
+            scripts = [each for each in script.read(HERE / f"{name}.script") if given.only in each.name]
             try:
+                if name == "artemis":
+                    peers.fetch_artemis()
                 with start(theirs) as port, Broker(ours, settings) as broker:
                     print(f"{name}:", flush=True)
-                    bad += compare(name, port, broker.port, given.only)
+                    bad += compare(name, port, broker.port, scripts)
+                    if given.only:
+                        continue
+                    bad += compare(name, port, broker.port, sequences.drawn(given.seed, given.sequences))
+                    if name in selectors.PREFIX:
+                        drawn = selectors.drawn(given.seed, given.selectors, name in selectors.ARITHMETIC)
+                        bad += choose(name, port, broker.port, drawn)
             except peers.Absent as absent:
                 print(f"{name}: skipped: {absent}")
     return 1 if bad else 0

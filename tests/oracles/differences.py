@@ -46,6 +46,16 @@ RULES: Final[Mapping[str, tuple[General, ...]]] = {
         NAMES_RECEIPT,
         General("the words of an ERROR are ours", r"(?m)^(\w+ ERROR message:).*$", r"\1*"),
     ),
+    "artemis": (
+        ENDS,
+        NAMES_RECEIPT,
+        General("the words of an ERROR are ours", r"(?m)^(\w+ ERROR message:).*$", r"\1*"),
+        General(
+            "a MESSAGE has the headers of its sender; Artemis adds `destination-type`, `persistent:false` and "
+            "`redelivered:false`, and hands on receipt and transaction",
+            r" (destination-type:\S+|persistent:false|redelivered:false|receipt:\S+|transaction:\S+)(?=.* \| )",
+        ),
+    ),
 }
 RABBITMQ: Final[Mapping[str, Difference]] = {
     "bare name": Difference(
@@ -223,8 +233,129 @@ ACTIVEMQ: Final[Mapping[str, Difference]] = {
             "+ a MESSAGE AMQ_SCHEDULED_DELAY:900 destination:/queue/o.21 message-id:* subscription:1 | body",
         ),
     ),
+    "scheduler: browse and remove": Difference(
+        "BROWSE is answered, as Classic's own documentation has it; 5.17 sends a STOMP client nothing",
+        (
+            "+ a MESSAGE AMQ_SCHEDULED_DELAY:3600000 AMQ_SCHEDULED_PERIOD:1000 AMQ_SCHEDULED_REPEAT:3 AMQ_SCHEDULED_TIME:* colour:blue destination:/temp-queue/jobs message-id:* original-destination:/queue/o.28 scheduledJobId:* subscription:t | body",
+        ),
+    ),
+    "scheduler: cron": Difference(
+        "BROWSE is answered, as Classic's own documentation has it; 5.17 sends a STOMP client nothing",
+        (
+            "+ a MESSAGE AMQ_SCHEDULED_CRON:0 9 1 1 * AMQ_SCHEDULED_TIME:* destination:/temp-queue/jobs message-id:* original-destination:/queue/o.30 scheduledJobId:* subscription:t | body",
+        ),
+    ),
+    "retroactive": Difference(
+        "let in when the settings of the address say the same, else refused with the line to write",
+        (
+            "- a RECEIPT receipt-id:s",
+            "+ a ERROR message:*",
+        ),
+    ),
+    "exclusive": Difference(
+        "let in when the settings of the address say the same, else refused with the line to write",
+        (
+            "- a RECEIPT receipt-id:s",
+            "+ a ERROR message:*",
+        ),
+    ),
+    "SEND to a composite of a queue twice": Difference(
+        "`destination` is as its sender wrote it where one copy is left",
+        (
+            "- a MESSAGE destination:/queue/o.41 message-id:* original-destination:/queue/o.41,queue://o.41 subscription:1 | body",
+            "+ a MESSAGE destination:/queue/o.41,/queue/o.41 message-id:* subscription:1 | body",
+        ),
+    ),
+    "a group that is closed": Difference(
+        "`JMSXGroupID` and `JMSXGroupSeq` are relayed, too",
+        (
+            "- a MESSAGE destination:/queue/o.42 message-id:* subscription:1 | body",
+            "+ a MESSAGE JMSXGroupID:g JMSXGroupSeq:-1 destination:/queue/o.42 message-id:* subscription:1 | body",
+        ),
+    ),
 }
-DIFFERENCES: Final[Mapping[str, Mapping[str, Difference]]] = {"rabbitmq": RABBITMQ, "activemq": ACTIVEMQ}
+ARTEMIS: Final[Mapping[str, Difference]] = {
+    "connect 1.0": Difference(
+        "CONNECTED names the version to a client of 1.0, too",
+        (
+            "- a CONNECTED version:-",
+            "+ a CONNECTED version:1.0",
+        ),
+    ),
+    "FQQN": Difference(
+        "a queue that is named behind a topic with its prefix gets its messages; Artemis makes one that gets none",
+        ("+ a MESSAGE destination:/topic/o.4 message-id:* subscription:1 | body",),
+    ),
+    "SUBSCRIBE without id": Difference(
+        "STOMP 1.1 and 1.2 need one (`subscribe_without_id` of the acceptor lets it in)",
+        (
+            "- a RECEIPT receipt-id:s",
+            "+ a ERROR message:*",
+        ),
+    ),
+    "browser": Difference(
+        "a browser is told when it has seen everything (`browser:end`)",
+        ("+ a MESSAGE browser:end destination:/queue/o.12 message-id:* subscription:1",),
+    ),
+    "NACK": Difference(
+        "it comes again (`max_delivery_attempts`); Artemis drops the message",
+        (
+            "+ a MESSAGE ack:* delivery-count:2 destination:/queue/o.16 message-id:* redelivered:true subscription:1 | body",
+        ),
+    ),
+    "properties": Difference(
+        "`JMSXGroupID` is relayed as it was sent; Artemis writes `_AMQ_GROUP_ID`",
+        (
+            "- a MESSAGE _AMQ_GROUP_ID:g correlation-id:c destination:/queue/o.19 message-id:* persistent:true subscription:1 type:t | body",
+            "+ a MESSAGE JMSXGroupID:g correlation-id:c destination:/queue/o.19 message-id:* persistent:true subscription:1 type:t | body",
+        ),
+    ),
+    "scheduled delay": Difference(
+        "the header of a delay is relayed as sent",
+        (
+            "- a MESSAGE _AMQ_SCHED_DELIVERY:* destination:/queue/o.22 message-id:* subscription:1 | body",
+            "+ a MESSAGE AMQ_SCHEDULED_DELAY:900 destination:/queue/o.22 message-id:* subscription:1 | body",
+        ),
+    ),
+    "management: a count": Difference(
+        "an answer has no `reply-to`",
+        (
+            "- a MESSAGE _AMQ_OperationSucceeded:true destination:o.24.answers message-id:* reply-to:* subscription:1 | [1]",
+            "+ a MESSAGE _AMQ_OperationSucceeded:true destination:o.24.answers message-id:* subscription:1 | [1]",
+        ),
+    ),
+    "management: an operation": Difference(
+        "an answer has no `reply-to`",
+        (
+            "- a MESSAGE _AMQ_OperationSucceeded:true destination:o.25.answers message-id:* reply-to:* subscription:1 | [1]",
+            "+ a MESSAGE _AMQ_OperationSucceeded:true destination:o.25.answers message-id:* subscription:1 | [1]",
+        ),
+    ),
+    "management: what is not there": Difference(
+        "the reason is ours, and an answer has no `reply-to`",
+        (
+            '- a MESSAGE _AMQ_OperationSucceeded:false destination:o.26.answers message-id:* reply-to:* subscription:1 | ["Problem while retrieving attribute messageCount"]',
+            "+ a MESSAGE _AMQ_OperationSucceeded:false destination:o.26.answers message-id:* subscription:1 | [\"there is no queue 'none.26'; GET queues?q=… finds names; a queue of another name than its address is ADDRESS::NAME\"]",
+        ),
+    ),
+    "a second CONNECT": Difference(
+        "refused; Artemis logs in once more",
+        (
+            "- a CONNECTED version:1.2",
+            "+ a ERROR message:*",
+        ),
+    ),
+    "NACK in 1.0": Difference(
+        "CONNECTED names the version to a client of 1.0, too",
+        (
+            "- a CONNECTED version:-",
+            "+ a CONNECTED version:1.0",
+        ),
+    ),
+}
+DIFFERENCES: Final[Mapping[str, Mapping[str, Difference]]] = {
+    "rabbitmq": RABBITMQ, "activemq": ACTIVEMQ, "artemis": ARTEMIS,
+}  # fmt: skip
 
 
 def differing(broker: str, theirs: Sequence[str], ours: Sequence[str]) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
-"""A real RabbitMQ and a real ActiveMQ Classic (Debian: rabbitmq-server, activemq) on ports of their own, with their
-state in a folder of ours.
+"""A real RabbitMQ and a real ActiveMQ Classic (Debian: rabbitmq-server, activemq) and a real Artemis (its distribution)
+on ports of their own, with their state in a folder of ours.
 
 Rule: only loopback; what is started here is ended here. Raises Absent with one line where a broker is not installed.
+Nothing is fetched but Artemis, and that only by who asks for it (fetch_artemis).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -33,6 +35,11 @@ XML = """<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="h
   </broker>
 </beans>
 """
+
+
+ARTEMIS = "2.40.0"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "stampede-peers")
+"""Where Artemis is unpacked; $ARTEMIS_HOME names another one."""
 
 
 class Absent(Exception):
@@ -82,6 +89,48 @@ def activemq(folder: Path) -> Iterator[int]:
     line += [f"-Dactivemq.home={ACTIVEMQ}", f"-Dactivemq.base={folder}", f"-Dactivemq.conf={folder}/conf"]
     line += [f"-Dactivemq.data={folder}/data", "-jar", f"{ACTIVEMQ}/bin/activemq.jar", "start", f"xbean:file:{config}"]
     with _running(line, folder, port, {}):
+        yield port
+
+
+def fetch_artemis() -> None:
+    """From Maven Central, if it is not there. Raises Absent."""
+    if _artemis_home().exists():
+        return
+    if shutil.which("mvn") is None:
+        raise Absent("no Artemis here, and no Maven to fetch it with (Debian: apt install maven; or set ARTEMIS_HOME)")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    artifact = f"org.apache.activemq:apache-artemis:{ARTEMIS}:tar.gz:bin"
+    line = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={CACHE}"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    packed = CACHE / f"apache-artemis-{ARTEMIS}-bin.tar.gz"
+    if done.returncode or not packed.exists():
+        raise Absent(f"Artemis cannot be fetched: {(done.stdout + done.stderr).strip()[-200:]!r}")
+    subprocess.run(["tar", "xzf", str(packed), "-C", str(CACHE)], check=True)
+    packed.unlink()
+
+
+def _artemis_home() -> Path:
+    return Path(os.environ.get("ARTEMIS_HOME") or CACHE / f"apache-artemis-{ARTEMIS}")
+
+
+@contextmanager
+def artemis(folder: Path) -> Iterator[int]:
+    """Its STOMP port: `/queue/` is anycast, `/topic/` multicast, and windows count nothing, as clients expect them."""
+    home = _artemis_home()
+    if not home.exists() or shutil.which("java") is None:
+        raise Absent(f"no Artemis here (needs Java 17; `make oracles` fetches it into {CACHE})")
+    (port,) = free_ports(1)
+    made = folder / "broker"
+    line = [str(home / "bin" / "artemis"), "create", str(made), "--user", "guest", "--password", "guest"]
+    line += ["--allow-anonymous", "--silent", "--no-web", "--no-autotune", "--nio", "--java-memory", "512M"]
+    subprocess.run(line, capture_output=True, check=True)
+    config = made / "etc" / "broker.xml"
+    options = "protocols=STOMP;anycastPrefix=/queue/;multicastPrefix=/topic/;stompConsumerCredits=-1"
+    acceptor = f'<acceptors><acceptor name="stomp">tcp://127.0.0.1:{port}?{options}</acceptor></acceptors>'
+    said = re.sub(r"<acceptors>.*</acceptors>", acceptor, config.read_text(), flags=re.DOTALL)
+    # A disk that others have filled to nine tenths is none of ours to be refused for.
+    config.write_text(re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>-1<", said))
+    with _running([str(made / "bin" / "artemis"), "run"], folder, port, {}):
         yield port
 
 

@@ -2,7 +2,7 @@
 
   == NAME                            a script begins; `# …` is a comment
   a open VERSION [HEADER:VALUE …]    a connection named a, and its CONNECT
-  a > COMMAND [HEADER:VALUE …] [| BODY]   a frame; `{ack}`, `{message-id}`, `{reply-to}` are those of the last MESSAGE
+  a > COMMAND [HEADER:VALUE …] [| BODY]   a frame; `{ack}`, `{message-id}`, `{reply-to}` are the last that a MESSAGE had
   a < N                              what comes: N frames are expected, and then a little time is given to more
   a close                            the socket ends without a DISCONNECT
 
@@ -26,14 +26,15 @@ PATIENCE_S = 3.0
 """For a frame that a script expects. A broker that never sends it costs this once."""
 QUIET_S = 0.4
 """For a frame that it does not expect."""
-MADE_UP = ("message-id", "ack", "session", "server", "timestamp", "reply-to", "heart-beat", "scheduledJobId")
+MADE_UP = ("message-id", "ack", "session", "server", "timestamp", "reply-to", "heart-beat", "scheduledJobId",
+           "AMQ_SCHEDULED_TIME", "_AMQ_SCHED_DELIVERY")  # fmt: skip
 """Headers whose values are the broker's own: `*`."""
 UNSAID = ("content-length", "content-type", "expires", "priority", "timestamp")
 """Headers that a broker may add to any frame."""
 OWN = re.compile(r"^(/queue/amq\.gen-|/reply-queue/|/remote-temp-queue/).*")
 """Destinations whose ends are random: `*`."""
 SHOWN_OF_ERROR = ("message", "receipt-id")
-_LAST = re.compile(r"\{(ack|message-id|reply-to)\}")
+_LAST = re.compile(r"\{(ack|message-id|reply-to|scheduledJobId)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class _Player:
         self._port = port
         self._stack = stack
         self._clients: dict[str, Client] = {}
-        self._last: dict[str, Frame] = {}
+        self._last: dict[str, dict[str, str]] = {}
+        """Client → header of a MESSAGE → its last value."""
 
     def lines(self, script: Script) -> Iterator[str]:
         for step in script.steps:
@@ -93,7 +95,7 @@ class _Player:
         head, _, body = rest.partition(" | ")
         last = self._last.get(who)
         if last is not None:
-            head = _LAST.sub(lambda found: last.get(found[1], "") or "", head)
+            head = _LAST.sub(lambda found: last.get(found[1], ""), head)
         command, *headers = head.split()
         self._clients[who].send(command, [_pair(word) for word in headers], body.strip().encode())
 
@@ -112,7 +114,7 @@ class _Player:
                 end.append("closed")
                 break
             if frame.command == "MESSAGE":
-                self._last[who] = frame
+                self._last.setdefault(who, {}).update(frame.headers)
                 came.append((frame.get("subscription") or "", shown(frame)))
             else:
                 (end if frame.command == "ERROR" else said).append(shown(frame))
