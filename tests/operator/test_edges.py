@@ -57,6 +57,26 @@ def test_edges_get_their_listeners_and_nobody_gets_in_without_users(tmp_path):
     assert [(port["name"], port["port"]) for port in services[0]["spec"]["ports"]] == [("plain", 61613), ("web", 8443)]
 
 
+def test_the_admin_port_has_tls_where_a_secret_is_named(tmp_path):
+    plain = {"name": "plain", "port": 61613}
+    objects = edge_objects(listeners=[plain], adminTls={"secretName": "console", "hosts": ["mq.example.org", "mq"]})
+    admin = settings_of(objects, tmp_path).admin
+    assert (admin.port, admin.tls_port, admin.hosts) == (61680, 61681, "mq.example.org,mq")
+    pod = made("Deployment", objects)["spec"]["template"]["spec"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    secrets = {one["name"]: one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
+    (volume,) = [name for name, secret in secrets.items() if secret == "console"]
+    assert {admin.tls_cert_file, admin.tls_key_file} == {f"{mounts[volume]}/tls.crt", f"{mounts[volume]}/tls.key"}
+    ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
+    assert ports["admin-tls"] == 61681
+    (service,) = [one for one in objects if one["kind"] == "Service" and one["metadata"]["name"].endswith("-admin")]
+    assert {port["name"]: port["port"] for port in service["spec"]["ports"]} == {"admin": 61680, "admin-tls": 61681}
+    allowed = made("NetworkPolicy", objects)["spec"]["ingress"][0]["ports"]
+    assert 61681 in [port["port"] for port in allowed]
+    without = edge_objects(listeners=[plain])
+    assert settings_of(without, tmp_path).admin.tls_port == -1 and "admin-tls" not in str(without)
+
+
 def test_the_number_of_pods_is_the_autoscalers_when_there_is_one():
     assert made("Deployment", edge_objects())["spec"]["replicas"] == 2
     assert made("Deployment", edge_objects(replicas=0))["spec"]["replicas"] == 0

@@ -117,7 +117,9 @@ imagePullSecrets:
 
 {{- define "stampede.clientNames" -}}
 {{- $service := printf "%s.%s.svc" (include "stampede.acceptor" .) .Release.Namespace -}}
-{{ concat (list (include "stampede.acceptor" .) $service (printf "%s.cluster.local" $service) "localhost") .Values.tls.clients.dnsNames | toYaml }}
+{{- $admin := printf "%s-edge-admin" (include "stampede.acceptor" .) -}}
+{{- $admins := list $admin (printf "%s.%s.svc" $admin .Release.Namespace) -}}
+{{ concat (list (include "stampede.acceptor" .) $service (printf "%s.cluster.local" $service) "localhost") $admins .Values.tls.clients.dnsNames | toYaml }}
 {{- end -}}
 
 {{- define "stampede.clientsSecret" -}}
@@ -159,6 +161,11 @@ imagePullSecrets:
 {{- $listeners = append $listeners (dict "name" "stomp-tls" "port" 61612 "tls" (dict "secretName" .)) -}}
 {{- end -}}
 {{- $spec := dict "brokerRef" (dict "name" (include "stampede.broker" .)) "listeners" $listeners -}}
+{{- with include "stampede.clientsSecret" . -}}
+{{- $admin := printf "%s-edge-admin" (include "stampede.acceptor" $) -}}
+{{- $names := concat (list $admin (printf "%s.%s.svc" $admin $.Release.Namespace)) $.Values.tls.clients.dnsNames -}}
+{{- $_ := set $spec "adminTls" (dict "secretName" . "hosts" $names) -}}
+{{- end -}}
 {{- mergeOverwrite $spec (deepCopy .Values.acceptor.spec) | toYaml -}}
 {{- end -}}
 

@@ -5,7 +5,7 @@ Rule: a listener's parameters are those of `[acceptors.NAME]`; files of certific
 
 from __future__ import annotations
 
-from ..spec.names import ADMIN_PORT, GRPC_PORT
+from ..spec.names import ADMIN_PORT, ADMIN_TLS_PORT, GRPC_PORT
 from ..spec.schema import (
     Schema,
     boolean,
@@ -64,6 +64,15 @@ def _tls() -> Schema:
             "ciphers are those of TLS 1.2, but minVersion is TLSv1.3; take one of them out.",
         ),
     )
+
+
+def _admin_tls() -> Schema:
+    properties = {
+        "secretName": text("Secret with tls.crt and tls.key. Renewals need no restart."),
+        "hosts": strings("Names under which browsers reach it, besides its addresses and localhost."),
+    }
+    about = f"Console and API with TLS as well, at port {ADMIN_TLS_PORT} of the Service NAME-edge-admin."
+    return table(about, properties, ["secretName"])
 
 
 def _listener() -> Schema:
@@ -240,6 +249,7 @@ def spec() -> Schema:
         "gateway": _gateway(),
         "drain": drain,
         "maxUnavailable": integer("Pods that may be taken away at once (PodDisruptionBudget).", 1, 100, 1),
+        "adminTls": _admin_tls(),
         "networkPolicy": boolean("Only listeners, the admin port and the broker's own ways are open.", True),
         **workload_properties(),
     }  # fmt: skip
@@ -268,6 +278,10 @@ _SPEC_RULES = (
     Rule(
         "!has(self.gateway) || self.gateway.kind != 'TLSRoute' || self.listeners.all(l, has(l.tls))",
         "a TLSRoute leaves TLS to the edges, so every listener needs tls.",
+    ),
+    Rule(
+        f"!has(self.adminTls) || self.listeners.all(l, l.port != {ADMIN_TLS_PORT})",
+        f"port {ADMIN_TLS_PORT} is that of adminTls; choose another one for the listener.",
     ),
     Rule(
         "self.drain.delaySeconds + self.drain.timeoutSeconds <= 3600",

@@ -103,6 +103,11 @@ class Drain(_Spec, frozen=True):
     timeout_seconds: int = 60
 
 
+class AdminTls(_Spec, frozen=True):
+    secret_name: str
+    hosts: list[str] = []
+
+
 class AcceptorSpec(_Spec, frozen=True):
     """listeners: tables, because most of their fields are settings; see edges.py."""
 
@@ -116,6 +121,7 @@ class AcceptorSpec(_Spec, frozen=True):
     drain: Drain = Drain()
     max_unavailable: int = 1
     network_policy: bool = True
+    admin_tls: AdminTls | None = None
     image: str = ""
     resources: Table = {}
     template: Table = {}

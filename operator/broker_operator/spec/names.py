@@ -26,6 +26,7 @@ APPLIED = f"{GROUP}/applied"
 ACCEPTOR_LABEL = f"{GROUP}/acceptor"
 
 ADMIN_PORT = 61680
+ADMIN_TLS_PORT = 61681
 GRPC_PORT = 61700
 CONFIG_DIR = "/etc/stampede"
 CONFIG_FILE = "stampede.yaml"
@@ -35,6 +36,7 @@ ETCD_USER_DIR = "/etc/stampede-etcd-user"
 REDIS_DIR = "/etc/stampede-redis"
 TLS_DIR = "/etc/stampede-tls"
 CA_DIR = "/etc/stampede-ca"
+ADMIN_TLS_DIR = "/etc/stampede-admin"
 DATA_DIR = "/var/lib/stampede"
 DATA_CLAIM = "data"
 

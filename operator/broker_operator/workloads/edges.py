@@ -58,7 +58,7 @@ def objects(
     made = [
         config,
         _service(metadata(name, spec.service.annotations), spec, selector),
-        admin_service(metadata(names.admin_service(workload)), selector),
+        admin_service(metadata(names.admin_service(workload)), selector, spec.admin_tls is not None),
         disruption_budget(api.policy, metadata(workload), selector, spec.max_unavailable),
         _deployment(metadata(workload), acceptor, spec, broker, shared, image, config_hash),
     ]
@@ -86,6 +86,11 @@ def settings(namespace: str, broker: str, spec: AcceptorSpec, shared: BrokerSpec
             tree["edge"][table] = {one["name"]: entry_settings(f"edge.{table}", one) for one in entries}
     if wire := group_settings("wire", spec.settings.get("wire", {})):
         tree["wire"] = {**tree.get("wire", {}), **wire}
+    if spec.admin_tls is not None:
+        tree["admin"] |= {
+            "tls_port": names.ADMIN_TLS_PORT, "tls_cert_file": f"{names.ADMIN_TLS_DIR}/tls.crt",
+            "tls_key_file": f"{names.ADMIN_TLS_DIR}/tls.key", "hosts": ",".join(spec.admin_tls.hosts),
+        }  # fmt: skip
     tree["acceptors"] = {listener["name"]: _acceptor(listener) for listener in spec.listeners}
     return tree
 
@@ -124,8 +129,11 @@ def _acceptor(listener: Table) -> Table:
 
 
 def _tls_volumes(spec: AcceptorSpec) -> list[tuple[Table, Table]]:
-    """(volume, mount) of every Secret that listeners name."""
+    """(volume, mount) of every Secret that listeners and the admin port name."""
     found = []
+    if spec.admin_tls is not None:
+        mount = {"name": "tls-of-admin", "mountPath": names.ADMIN_TLS_DIR, "readOnly": True}
+        found.append((secret_volume("tls-of-admin", spec.admin_tls.secret_name), mount))
     for listener in spec.listeners:
         name, tls = listener["name"], tls_of(listener)
         if tls is None:
@@ -139,6 +147,10 @@ def _tls_volumes(spec: AcceptorSpec) -> list[tuple[Table, Table]]:
                 mount = {"name": volume, "mountPath": place, "readOnly": True}
                 found.append((secret_volume(volume, secret), mount))
     return found
+
+
+def _admin_ports(spec: AcceptorSpec) -> dict[str, int]:
+    return {"admin": names.ADMIN_PORT} | ({"admin-tls": names.ADMIN_TLS_PORT} if spec.admin_tls is not None else {})
 
 
 def _deployment(
@@ -160,7 +172,7 @@ def _deployment(
         "command": ["stampede", "edge"],
         "env": [*environment(), *etcd_user(shared)],
         "ports": [
-            {"name": "admin", "containerPort": names.ADMIN_PORT, "protocol": "TCP"},
+            *({"name": name, "containerPort": port, "protocol": "TCP"} for name, port in _admin_ports(spec).items()),
             *({"name": one["name"], "containerPort": one["port"], "protocol": "TCP"} for one in spec.listeners),
         ],
         "volumeMounts": [*mounts, {"name": "data", "mountPath": names.DATA_DIR}, *(mount for _, mount in more)],
@@ -250,7 +262,7 @@ def _autoscaler(metadata: Table, spec: AcceptorSpec, workload: str, api: Version
 
 
 def _network_policy(metadata: Table, spec: AcceptorSpec, selector: dict[str, str]) -> Table:
-    ports = [*(one["port"] for one in spec.listeners), names.ADMIN_PORT]
+    ports = [*(one["port"] for one in spec.listeners), *_admin_ports(spec).values()]
     ingress = [{"ports": [{"port": port, "protocol": "TCP"} for port in ports]}]
     body = {"podSelector": {"matchLabels": selector}, "policyTypes": ["Ingress"], "ingress": ingress}
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": body}

@@ -199,7 +199,8 @@ def disruption_budget(api_version: str, metadata: Table, selector: dict[str, str
     return {"apiVersion": api_version, "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
 
 
-def admin_service(metadata: Table, selector: dict[str, str]) -> Table:
-    port = {"name": "admin", "port": names.ADMIN_PORT, "targetPort": "admin", "protocol": "TCP"}
-    spec = {"type": "ClusterIP", "selector": selector, "ports": [port]}
+def admin_service(metadata: Table, selector: dict[str, str], tls: bool = False) -> Table:
+    wanted = {"admin": names.ADMIN_PORT} | ({"admin-tls": names.ADMIN_TLS_PORT} if tls else {})
+    ports = [{"name": name, "port": port, "targetPort": name, "protocol": "TCP"} for name, port in wanted.items()]
+    spec = {"type": "ClusterIP", "selector": selector, "ports": ports}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}

@@ -340,6 +340,8 @@ class Workloads:
             for listener in spec.listeners
             if (tls := edges.tls_of(listener)) is not None
         ]
+        if spec.admin_tls is not None:
+            named.append((spec.admin_tls.secret_name, "adminTls"))
         return await self._certificates(resource, named, EXPIRES_SOON_S)
 
     async def _certificates(
