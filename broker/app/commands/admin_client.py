@@ -144,7 +144,7 @@ def _refused(error: urllib.error.HTTPError, told: dict[str, Any]) -> NoReturn:
     try:
         text, fix = f"{told['title']}: {told['detail']}", told.get("fix", "")
     except KeyError:
-        text, fix = f"{error.url} answers {error.code} {error.reason}", "is that the admin port of a broker?"
+        text, fix = f"{error.url} answers {error.code} {error.reason}", "check --url: that is no admin port of a broker"
     click.echo(f"stampede: {text}", err=True)
     if fix:
         click.echo(f"{fix[0].upper()}{fix[1:]}.", err=True)

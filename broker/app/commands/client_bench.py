@@ -41,6 +41,8 @@ class BenchRun:
 
     async def produce(self, client: Client, seconds: float, rate: float) -> None:
         start = self.clock()
+        # The time is over also for who waits for a message that was lost.
+        asyncio.get_running_loop().call_later(seconds, self.progress.set)
         while (now := self.clock()) - start < seconds:
             if self.sent - len(self.latencies) >= self.lag and not rate:
                 self.progress.clear()

@@ -93,6 +93,20 @@ async def test_what_comes_before_the_login_is_decided_waits_and_is_done_then(mon
     assert wire.sent.startswith(b"CONNECTED\n") and isinstance(bench.port.last(Publish), Publish)
 
 
+async def test_nobody_sends_on_while_it_is_not_known_who_he_is(monkeypatch):
+    """What comes is kept until then: his socket rests, or he could fill the memory without a login."""
+    decided, bench = parked(monkeypatch), Bench()
+    session, wire = opened(bench)
+    rests: list[bool] = []
+    monkeypatch.setattr(wire, "pause_reading", lambda: rests.append(True))
+    monkeypatch.setattr(wire, "resume_reading", lambda: rests.append(False))
+    session.receive(b"CONNECT\naccept-version:1.2\n\n\0")
+    assert rests == [True] and session.intake.parked
+    decided.set_result(None)
+    await settled()
+    assert rests == [True, False] and not session.intake.parked
+
+
 async def test_what_comes_with_a_login_that_is_refused_never_happens(monkeypatch):
     decided, bench = parked(monkeypatch), Bench()
     session, wire = opened(bench)

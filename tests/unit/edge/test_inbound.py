@@ -1,12 +1,225 @@
-"""The reading half: a mistake of ours while reading ends one connection, by name."""
+"""The reading half of a session: frames in their order, whatever some of them wait for; one batch a read."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from broker.core.commands import Disconnect, Publish, Subscribe
+from broker.core.effects import Done
 from broker.core.reasons import Reason
+from broker.edge.requests.inbound import BEGUN
 
 from .bench import Bench
+
+
+def send(*bodies: bytes, to: bytes = b"/queue/a") -> bytes:
+    return b"".join(b"SEND\ndestination:%b\n\n%b\0" % (to, body) for body in bodies)
+
+
+SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0"
+
+
+def sent(bench: Bench) -> list[bytes]:
+    """Bodies that have left, in order."""
+    found = [
+        (command.run.lines + record).rpartition(b"\n")[2][:-1]
+        for command in bench.port.commands
+        if type(command) is Publish
+        for record in command.run.records
+    ]
+    bench.port.commands.clear()
+    return found
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, wire: Any) -> list[str]:
+    """What becomes of the socket."""
+    seen: list[str] = []
+    monkeypatch.setattr(wire, "pause_reading", lambda: seen.append("rests"))
+    monkeypatch.setattr(wire, "resume_reading", lambda: seen.append("reads"))
+    return seen
+
+
+async def test_what_a_read_asks_for_leaves_at_once():
+    bench = Bench()
+    session, _ = bench.session()
+    submits: list[list[str]] = []
+    bench.port.submit = lambda commands: submits.append([type(each).__name__ for each in commands])  # type: ignore
+    session.receive(send(b"1") + SUBSCRIBE + send(b"2"))
+    assert submits == [["Publish", "Subscribe", "Publish"]]
+
+
+async def test_frames_behind_one_that_waits_wait_and_come_in_their_order(monkeypatch):
+    bench = Bench()
+    session, wire = bench.session()
+    seen = watched(monkeypatch, wire)
+    intake: Any = session.intake
+    intake.park()
+    intake.park()
+    session.receive(send(b"1"))
+    session.receive(send(b"2", b"3"))
+    assert sent(bench) == [] and intake.parked and seen == ["rests"]
+    intake.unpark()
+    assert sent(bench) == [b"1", b"2", b"3"] and not intake.parked and seen == ["rests", "reads"]
+
+
+async def test_one_that_waits_in_the_middle_holds_up_what_is_behind_it_only(monkeypatch):
+    bench = Bench()
+    session, _ = bench.session()
+    intake: Any = session.intake
+    publisher_sends = None
+
+    session.receive(send(b"0"))
+    publisher = intake.publisher
+    publisher_sends = type(publisher).sends
+
+    def sends(self: Any, event: Any) -> None:
+        publisher_sends(self, event)
+        if b"park" in event.records[-1]:
+            intake.park()
+
+    monkeypatch.setattr(type(publisher), "sends", sends)
+    session.receive(send(b"1") + send(b"park", to=b"/queue/b") + SUBSCRIBE + send(b"2"))
+    assert [type(each) for each in bench.port.commands] == [Publish, Publish, Publish]
+    assert sent(bench) == [b"0", b"1", b"park"]
+    intake.unpark()
+    assert [type(each) for each in bench.port.commands] == [Subscribe, Publish]
+
+
+async def test_a_session_that_has_ended_meanwhile_does_nothing_more():
+    bench = Bench()
+    session, _ = bench.session()
+    intake: Any = session.intake
+    intake.park()
+    session.receive(send(b"1"))
+    session.abort(Reason.CLIENT_GONE)
+    bench.port.commands.clear()
+    intake.unpark()
+    assert sent(bench) == []
+
+
+async def test_what_came_before_a_mistake_is_done_and_nothing_behind_it():
+    bench = Bench()
+    session, wire = bench.session()
+    session.receive(send(b"1") + b"ACK\nid:boot-9-1\nreceipt:r\n\n\0" + send(b"2"))
+    assert sent(bench) == [b"1"] and wire.closed is Reason.REFUSED
+    assert wire.sent.startswith(b"ERROR\n") and b"receipt-id:r\n" in wire.sent
+
+
+async def test_what_a_session_has_asked_for_leaves_before_its_end():
+    """An owner that heard of the end first would drop it."""
+    bench = Bench()
+    session, _ = bench.session()
+    session.receive(SUBSCRIBE)
+    bench.port.commands.clear()
+    session.receive(send(b"1") + b"DISCONNECT\nreceipt:r\n\n\0" + send(b"2"))
+    kinds = [type(each) for each in bench.port.commands]
+    assert kinds[0] is Publish and Disconnect in kinds and kinds.count(Publish) == 1
+
+
+async def test_the_socket_reads_again_when_nobody_holds_it(monkeypatch):
+    bench = Bench()
+    session, wire = bench.session()
+    seen = watched(monkeypatch, wire)
+    intake: Any = session.intake
+    intake.hold("owner")
+    intake.hold("body")
+    assert not intake.reading, "its silence is ours"
+    intake.release("owner")
+    intake.release("never held")
+    assert "reads" not in seen
+    intake.release("body")
+    intake.release("body")
+    assert seen.count("reads") == 1 and intake.reading
+
+
+async def test_a_socket_of_a_session_that_has_ended_is_left_alone(monkeypatch):
+    bench = Bench()
+    session, wire = bench.session()
+    intake: Any = session.intake
+    intake.hold("owner")
+    session.abort(Reason.CLIENT_GONE)
+    seen = watched(monkeypatch, wire)
+    intake.release("owner")
+    assert seen == []
+
+
+async def test_an_owner_that_cannot_keep_up_pauses_who_sends(monkeypatch):
+    bench = Bench()
+    session, wire = bench.session()
+    seen = watched(monkeypatch, wire)
+    submit = bench.port.submit
+    bench.port.submit = lambda commands: (submit(commands), True)[1]  # type: ignore[method-assign]
+    session.receive(send(b"1"))
+    assert seen == ["rests"]
+    bench.edge.on_relief()
+    assert seen == ["rests", "reads"]
+
+
+async def test_frames_that_begin_much_let_others_have_their_turn(monkeypatch):
+    bench = Bench()
+    session, _ = bench.session()
+    intake: Any = session.intake
+    waits: list[Any] = []
+    monkeypatch.setattr(type(bench.edge.rounds), "wait", lambda self, it: waits.append(it))
+    intake.begins(BEGUN - 1)
+    assert not intake.parked and waits == []
+    intake.begins(1)
+    assert intake.parked and waits == [intake]
+    session.receive(send(b"1"))
+    assert sent(bench) == []
+    intake.take_portion()
+    assert sent(bench) == [b"1"] and not intake.parked
+
+
+async def test_a_turn_that_comes_while_the_owner_has_no_room_is_taken_later(monkeypatch):
+    bench = Bench()
+    session, _ = bench.session()
+    intake: Any = session.intake
+    waits: list[Any] = []
+    monkeypatch.setattr(type(bench.edge.rounds), "wait", lambda self, it: waits.append(it))
+    intake.breathe()
+    session.receive(send(b"1"))
+    intake.hold("owner")
+    intake.take_portion()
+    assert sent(bench) == []
+    waits.clear()
+    intake.release("owner")
+    assert waits == [intake]
+    intake.take_portion()
+    assert sent(bench) == [b"1"]
+
+
+async def test_what_has_only_waited_for_its_turn_counts_when_the_client_is_gone():
+    bench = Bench()
+    session, _ = bench.session()
+    intake: Any = session.intake
+    intake.breathe()
+    session.receive(send(b"1"))
+    intake.finish()
+    assert sent(bench) == [b"1"]
+    intake.park()
+    session.receive(send(b"2"))
+    intake.finish()
+    assert sent(bench) == [], "what waits for something else does not"
+
+
+async def test_frames_are_counted():
+    bench = Bench()
+    session, _ = bench.session()
+    consumer = bench.subscribed(session)
+    before = bench.edge.counters.frames_in
+    session.receive(send(b"1", b"2") + b"ACK\nid:boot-%d-1\n\n\0" % consumer + b"BEGIN\ntransaction:t\n\n\0")
+    assert bench.edge.counters.frames_in - before == 4
+
+
+async def test_an_answer_that_came_while_it_read_leaves_with_the_read():
+    bench = Bench()
+    session, wire = bench.session()
+    session.receive(b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0")
+    bench.edge.on_effects([Done(session.id, bench.port.last(Publish).seq)])
+    assert b"receipt-id:r\n" in wire.take()
 
 
 async def test_a_mistake_while_reading_ends_the_connection_by_name(caplog: Any) -> None:

@@ -123,6 +123,7 @@ def test_slots_share_a_batch():
     one.down.release()
     one.world.run()
     first, second, *_ = [up for up in one.ups()[sent:] if up.batch]
+    assert {command.publish.slot for command in first.commands} == {1, 2, 3}, "each has a share of each batch"
     slots = [command.publish.slot for command in [*first.commands, *second.commands]]
     assert slots.count(2) == 2 and slots.count(3) == 1
     order = [len(c.run.records[0]) for c in one.owner.shard.of(Publish) if c.slot == 2]
