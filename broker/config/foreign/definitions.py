@@ -267,7 +267,15 @@ class _Definitions:
         except ConfigError as error:
             self._note(f"queue {address!r}", str(error))
             return
-        self._found.entry("engine.queues", address)["address"] = address
+        if "auto_delete_delay_ms" in values:
+            # One that the settings name is there for good.
+            after = values["auto_delete_delay_ms"]
+            self._note(
+                f"expires of {address!r}",
+                f"clients make it when they come; it goes, with its messages, after {after} ms without a consumer",
+            )
+        else:
+            self._found.entry("engine.queues", address)["address"] = address
         if values:
             self._found.entry("engine.addresses", address).update(values)
 
@@ -285,7 +293,7 @@ class _Definitions:
                         f"max-length-bytes of {address!r}", "what does not fit is refused; nothing is dropped for it"
                     )
             elif name == "expires":
-                found |= {"auto_delete_delay_ms": value, "auto_delete_message_count": -1}
+                found |= {"auto_delete": True, "auto_delete_delay_ms": value, "auto_delete_message_count": -1}
             elif name in _ARGUMENTS:
                 found[_ARGUMENTS[name]] = value
             elif name == "delivery-limit":

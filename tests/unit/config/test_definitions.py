@@ -116,3 +116,16 @@ def test_all_patterns_of_a_file_share_one_budget():
 )  # fmt: skip
 def test_patterns_that_people_write_are_tried(pattern: str):
     assert of_policies(pattern) == []
+
+
+def test_a_queue_that_expires_is_made_by_its_clients_and_goes():
+    """One that the settings named would stay for ever, whatever its address says."""
+    queue = {"name": "short", "vhost": "/", "durable": True, "arguments": {"x-expires": 60000}}
+    policy = {"name": "p", "vhost": "/", "pattern": "^by", "definition": {"expires": 5000}, "priority": 1}
+    found = read(json.dumps({"queues": [queue, {"name": "by", "vhost": "/"}], "policies": [policy]}).encode())
+    gone = {"auto_delete": True, "auto_delete_message_count": -1}
+    assert found.tables["engine.addresses"] == {
+        "short": {**gone, "auto_delete_delay_ms": 60000}, "by": {**gone, "auto_delete_delay_ms": 5000},
+    }  # fmt: skip
+    assert "engine.queues" not in found.tables
+    assert [note.what for note in found.notes] == ["expires of 'short'", "expires of 'by'"]
