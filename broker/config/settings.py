@@ -96,7 +96,8 @@ class EdgeSettings:
     max_wildcard_subscriptions: int = setting(
         200,
         "subscriptions",
-        "to wildcards, of one connection: durable and browsing ones, in a cluster all; `max_subscriptions` counts them "
+        "to wildcards, of one connection: durable and browsing ones, those of queues, in a cluster all; "
+        "`max_subscriptions` counts them "
         "as well",
         "each has something in all 256 slots, 400 KB together: 2,000 of one client would hold others up for seconds",
     )

@@ -135,6 +135,7 @@ class SubscribeRequest:
         if self.browse or not session.edge.queue_wildcards.served:
             told = "are browsed one by one" if self.browse else "by a wildcard are not served here"
             raise RefusedError(Code.BAD_DESTINATION, f"'{frame.headers['destination'][:100]}': queues {told}")
+        _check_wildcards(session, session.edge.settings.edge.max_wildcard_subscriptions)
         self.pattern, self.create = self.address, True
         self.address = session.host.address(TEMPORARY + token(BYTES))
         self.routing, self.queues = Routing.MULTICAST, (None,)
@@ -164,11 +165,11 @@ class SubscribeRequest:
 
 
 def _check_wildcards(session: Session, most: int) -> None:
-    """Raises RefusedError(SUBSCRIPTION_LIMIT): such a wildcard has a part in every slot."""
+    """Raises RefusedError(SUBSCRIPTION_LIMIT): such a wildcard has a part in every slot, or for every queue."""
     if (
         sum(
             [
-                sub.spread or (sub.wide and not session.edge.port.shares_wildcards)
+                sub.spread or isinstance(sub.fan, QueueFan) or (sub.wide and not session.edge.port.shares_wildcards)
                 for sub in session.subscriptions.values()
             ]
         )

@@ -103,7 +103,7 @@ def test_a_burst_that_does_not_end(join, name, headers, word):
         ("AMQ_SCHEDULED_REPEAT", "-1"), ("AMQ_SCHEDULED_REPEAT", "-2"), ("AMQ_SCHEDULED_REPEAT", "3"),
         ("AMQ_SCHEDULED_CRON", "0 * * *"), ("AMQ_SCHEDULED_CRON", "61 * * * *"), ("AMQ_SCHEDULED_CRON", "0 0 31 2 *"),
         ("AMQ_SCHEDULED_CRON", "* * * * * *"), ("AMQ_SCHEDULED_ZONE", "UTC"), ("AMQ_SCHEDULER_ACTION", "BROWSE"),
-        ("transformation", "jms-map-json"), ("amq-msg-type", "map"), ("priority", "high"),
+        ("transformation", "jms-map-xml"), ("amq-msg-type", "map"), ("priority", "high"),
     ],
 )  # fmt: skip
 def test_a_send_that_is_refused_by_name(join, name, header, value):
@@ -184,3 +184,14 @@ def test_a_nack_is_the_end_of_a_message(join, name):
     client.nothing()
     client.subscribe("/queue/DLQ", id="dead")
     assert client.expect("MESSAGE", {"subscription": "dead", "_AMQ_ORIG_ADDRESS": name}).body == b"x"
+
+
+def test_a_map_is_json_wherever_it_is_read(join, name):
+    client, sender = join(), join()
+    client.subscribe(f"/queue/{name}", transformation="jms-map-json")
+    body = b'{"map":{"entry":[{"string":["name","Ada"]},{"string":"age","long":36}]}}'
+    sender.publish(f"/queue/{name}", body, transformation="jms-map-json")
+    (message,) = client.messages(1)
+    assert (message.body, message["transformation"]) == (body, "jms-map-json")
+    sender.publish(f"/queue/{name}", b"a\0b", transformation="jms-byte", **{"content-length": 3})
+    assert client.messages(1)[0].body == b"a\0b"

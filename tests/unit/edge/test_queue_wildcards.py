@@ -127,3 +127,16 @@ async def test_without_anybody_who_knows_queues_it_is_refused() -> None:
     session, wire = bench.session()
     session.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/a.>\n\n\0")
     assert b"ERROR" in wire.take()
+
+
+async def test_a_connection_has_a_number_of_them(often: None) -> None:
+    bench = Bench(dialect="activemq", max_wildcard_subscriptions=2)
+    bench.edge.queue_wildcards.found_by(Known().find)
+    session, wire = bench.session()
+    for id in (b"1", b"2"):
+        session.receive(b"SUBSCRIBE\nid:%b\ndestination:/queue/a.>\n\n\0" % id)
+    assert wire.take() == b""
+    session.receive(b"SUBSCRIBE\nid:3\ndestination:/queue/b.>\n\n\0")
+    for command in [each for each in bench.port.commands if isinstance(each, Subscribe)]:
+        bench.edge.on_effects([Done(session.id, command.seq)])
+    assert b"max_wildcard_subscriptions" in wire.take()

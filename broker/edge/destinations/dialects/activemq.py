@@ -33,9 +33,11 @@ from ..temporary import OWN, THEIRS, Private
 
 IN_SEND: Final[Mapping[str, str]] = {
     "AMQ_SCHEDULER_ACTION": f"it is for {SCHEDULER}",
-    "transformation": "bodies are relayed as they came; transform them in the client",
+    "transformation": "bodies are relayed as they came: a map as JSON (jms-map-json); transform others in the client",
 }
 """Header of SEND → what to do instead."""
+AS_SENT: Final = ("jms-byte", "jms-map-json")
+"""Values of `transformation` of SEND that ask for what is so: bytes are bytes, a map is JSON wherever it is read."""
 IN_SUBSCRIBE: Final[Mapping[str, str]] = {
     "activemq.networkSubscription": "there are no networks of brokers here: a cluster is one broker",
     "transformation": "bodies are delivered as they came; transform them in the client",
@@ -185,6 +187,8 @@ class ActiveMQ(Dialect):
     def check_send(self, headers: Mapping[str, str]) -> None:
         for name in headers.keys() & (IN_SEND.keys() | ARGUMENTS.keys()):
             if name == "AMQ_SCHEDULER_ACTION" and self._asks(headers, SCHEDULER):
+                continue
+            if name == "transformation" and headers[name].strip() in AS_SENT:
                 continue
             raise _refusal(name, headers[name], IN_SEND.get(name, "it is RabbitMQ's; see `dialect` of the acceptor"))
         kind = headers.get("amq-msg-type", "text")
