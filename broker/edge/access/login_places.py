@@ -5,7 +5,7 @@ port without TLS for that long. So who comes when all places are taken (of the p
 gets that of a stranger: the longest waiting of the address that has the most of them. Who has logged in never gives
 way. It is cut, not told: a flood of them would take another place each while it is given time to read.
 
-Rule: every call is O(1); must not know sockets, nor what limits there are.
+Rule: every call is O(1); must not know what is said on a connection, nor what limits there are.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ while they are, no room is given back, so that messages stay in the queue. Nothi
 
 An acceptor may have a rate for each of its connections besides (Pace); that is nobody else's affair.
 
-Rule: does not exist where no rate is set. Must not know frames, queues or who keeps the tokens.
+Rule: does not exist where no rate is set. Must not know queues or who keeps the tokens.
 """
 
 from __future__ import annotations

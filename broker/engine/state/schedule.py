@@ -4,7 +4,8 @@ A run whose time has come goes to the end of the page index and is read back lik
 replication need no code of their own. Before that the log must know that it may be delivered ("due": everything of the
 queue up to this time): what is not due by the log was never handed out, whoever leads now and whatever his clock says.
 
-Rule: in the order of time, then of ids; what expires first comes out when it expires. Must not know records of runs.
+Rule: in the order of time, then of ids; what expires first comes out when it expires. Must not know how runs are
+recorded.
 """
 
 # Example. Message 8 comes at 1000, due at 5000, in a durable queue.

@@ -2,7 +2,7 @@
 
 Rule: a blob's id is given out once and never again, by all owners of a cluster together (its upper half comes from
 the disk id; copies on other disks keep it); a file nobody refers to at recovery is removed.
-Must not know messages: the journal's books say which blobs are referred to.
+Must not know which messages there are: the journal's books say which blobs are referred to.
 """
 
 # The life of a large body. A client sends 80 MB:

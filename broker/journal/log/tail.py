@@ -1,7 +1,7 @@
 """The last items of each slot's log in memory, for followers that come back.
 
 Rule: what is kept of a slot has no gap and ends with its last item; when space runs out the oldest item of all
-slots goes first. Must not know records or files.
+slots goes first. Must not know files, nor what records mean.
 """
 
 # Example, limit 300 bytes, items of 100: slot 1 has lsns 7, 8, slot 2 has 40. Item 9 of slot 1 is added: the oldest

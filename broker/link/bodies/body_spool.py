@@ -2,7 +2,7 @@
 
 Rule: bounded: of a body at most SPILL bytes stay in memory, the rest goes to a file without a name, which ends with the
 process whatever happens to that; all bodies together take at most `limit`. One that does not fit there, or whose file
-fails, is not kept: it goes on its way all the same. Must not know owners.
+fails, is not kept: it goes on its way all the same. Must not know who leads.
 """
 
 # Example. A client sends 80 MB for slot 9. The edge passes each piece on to the owner and keeps it, too:
