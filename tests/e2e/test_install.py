@@ -46,7 +46,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def installed(cluster: Cluster) -> str:
     """Address of the clients' Service; the first message has gone through it."""
     repository, _, tag = os.environ.get("E2E_IMAGE", "stampede:dev").rpartition(":")
-    values = [f"image.repository={repository}", f"image.tag={tag}"]
+    values = [f"image.repository={repository}", f"image.tag={tag}", "tests.replaceEdges=true"]
     if etcd := os.environ.get("E2E_ETCD_IMAGE"):
         name, _, version = etcd.rpartition(":")
         values += [f"etcd.bundled.image.repository={name}", f"etcd.bundled.image.tag={version}"]
