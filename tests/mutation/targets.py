@@ -34,7 +34,10 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "engine.state.slot": ("engine/test_slot.py", "engine/test_slot_restore.py"),
     "engine.subscribe": ("engine/test_subscribe.py", "engine/test_attach.py", "engine/test_addresses.py"),
     "engine.publishing.numbered": ("engine/test_numbered.py", "engine/test_producer_state.py"),
-    "edge.requests.publishing": ("edge/test_publishing.py", "edge/test_large_messages.py"),
+    "edge.requests.publishing": (
+        *("edge/test_publishing.py", "edge/test_large_messages.py"),
+        *("edge/test_temporary.py", "edge/test_management.py", "edge/test_activemq.py"),
+    ),
     "edge.requests.inbound": ("edge/test_inbound.py",),
     "edge.requests.acks": ("edge/test_acks.py",),
     "admin.log.log_reads": ("admin/test_log_reads.py",),

@@ -186,6 +186,13 @@ async def test_what_is_followed_is_offered_to_who_asked_for_that(service, follow
     assert part.leader == ("you:1" if here else "")
 
 
+async def test_epochs_that_have_no_item_before_the_mark_are_not_told(service, monkeypatch):
+    api = service(*MESSAGES)
+    monkeypatch.setattr(api._history, "lineage", lambda slot: [(1, 1), (2, 5), (3, 8)])
+    (part,) = (await api.describe(pb.DescribeRequest(), READER)).slots
+    assert [(line.epoch, line.start) for line in part.lineage] == [(1, 1), (2, 5)] and part.epoch == 2
+
+
 async def test_names_say_which_slots_and_patterns_all_that_have_something(service):
     api = service(*MESSAGES, message("b", 9, b"x", slot=2))
     slots = {
@@ -325,6 +332,11 @@ async def test_a_large_body_comes_in_pieces_each_of_them_checked(large):
     pieces = [chunk.data async for chunk in large.read_body(wanted(), READER)]
     assert b"".join(pieces) == BODY and max(map(len, pieces)) == log_reads.BODY_PIECE
     assert large.body.closed
+
+
+async def test_a_body_may_be_asked_for_whoever_led_when_its_message_came(large, monkeypatch):
+    monkeypatch.setattr(large._journal._appender.logs, "lineage", {1: [(3, 1)]})
+    assert (await anext(large.read_body(wanted(), READER))).data
 
 
 async def test_a_reader_who_goes_away_leaves_no_body_open(large):

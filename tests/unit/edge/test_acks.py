@@ -129,6 +129,15 @@ async def test_an_ack_of_a_number_with_thousands_of_digits_is_refused(frame: byt
     assert wire.closed is Reason.REFUSED
 
 
+@pytest.mark.parametrize(("digits", "right"), [(19, True), (20, False)])
+async def test_a_number_that_a_message_could_have_is_taken(digits, right):
+    bench = Bench()
+    session, wire = bench.session()
+    consumer = subscribed(bench, session)
+    session.receive(b"NACK\nid:boot-%d-%b\n\n\0" % (consumer, b"1" * digits))
+    assert bool(settled(bench)) is right and (b"error-code:1309" in wire.sent) is not right
+
+
 async def test_what_comes_behind_a_wrong_one_is_not_done():
     bench = Bench()
     session, wire = bench.session()

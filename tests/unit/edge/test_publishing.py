@@ -176,6 +176,32 @@ async def test_a_message_in_a_transaction_is_sent_by_its_commit_and_receipted_at
     assert published(bench) == [] and not [each for each in bench.port.commands if type(each) is Transact]
 
 
+CLASSIC = {"classic": {"dialect": "activemq", "port": 1}}
+
+
+async def test_a_message_for_several_destinations_is_one_command_of_all_or_nothing():
+    bench = Bench(CLASSIC)
+    session, wire = bench.session("classic")
+    session.receive(send(b"1", b"2", to="/queue/a,/queue/b", receipt="r"))
+    transact = bench.port.last(Transact)
+    assert sorted((part.address, bodies(part)) for part in transact.parts) == [
+        ("a", [b"1", b"2"]), ("b", [b"1", b"2"]),
+    ]  # fmt: skip
+    for part in transact.parts:
+        size = sum(len(part.run.lines) + len(record) for record in part.run.records)
+        assert part.create and part.run.nbytes == size
+    assert transact.seq and wire.take() == b""
+    session.receive(b"BEGIN\ntransaction:t\n\n\0" + send(b"3", to="/queue/a,/queue/b", transaction="t"))
+    assert bench.port.commands[-1] is transact, "in a transaction it waits for its COMMIT"
+
+
+async def test_what_one_of_several_destinations_refuses_goes_to_none():
+    bench = Bench(CLASSIC, permissions={"a": {"send": "*"}, "b": {"consume": "*"}})
+    session, wire = bench.session("classic")
+    session.receive(send(b"1", to="/queue/a,/queue/b"))
+    assert wire.take().startswith(b"ERROR") and not [each for each in bench.port.commands if type(each) is Transact]
+
+
 async def test_a_delay_is_a_length_that_the_owner_adds_to_its_clock(bench):
     session, _ = bench.session()
     session.receive(send(b"1", AMQ_SCHEDULED_DELAY="5000").replace(b"AMQ-SCHEDULED-DELAY", b"AMQ_SCHEDULED_DELAY"))
@@ -289,10 +315,12 @@ async def test_a_disk_that_is_behind_pauses_the_socket_and_lets_it_go_on(bench, 
 @pytest.mark.parametrize(
     "headers", [{"transaction": "t"}, {"to": "/queue/a,/queue/b"}], ids=["in a transaction", "to several"]
 )
-async def test_what_a_large_message_cannot_be_is_said_before_it_is_sent(bench, headers):
-    session, wire = bench.session()
+async def test_what_a_large_message_cannot_be_is_said_before_it_is_sent(headers):
+    bench = Bench(CLASSIC)
+    session, wire = bench.session("classic")
     session.receive(b"BEGIN\ntransaction:t\n\n\0" + send(LARGE, **headers)[:300])
-    assert wire.take().startswith(b"ERROR") and bench.port.writers == []
+    told = wire.take()
+    assert told.startswith(b"ERROR") and b"bodies of 1000 bytes and more" in told and bench.port.writers == []
 
 
 async def test_a_large_message_of_a_group_goes_where_the_group_is():

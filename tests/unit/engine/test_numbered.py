@@ -88,6 +88,18 @@ def test_times_count_by_the_clock_of_the_leader(world):
     assert (runs[0].expires, runs[1].due) == (world.now + 500, world.now + 70)
 
 
+@pytest.mark.parametrize(("session", "expires"), [(1, 550), (0, 500)])
+def test_a_moment_that_a_client_has_named_is_one_of_his_clock(world, session, expires):
+    """The owner's runs ahead of the wall; what the broker itself sends on has that in it already."""
+    world.ahead = 50
+    command = publish(1)
+    command.session = session
+    command.run.expires_at(world.now + 500)
+    world.do(command)
+    (run,) = [record.run for record in world.appended if type(record) is RunRecord]
+    assert run.expires == world.now + expires
+
+
 def test_what_the_owner_refuses_is_refused_again(world):
     """A full disk may be empty when the edge asks again."""
     turn, error = world.turn(), RefusedError(Code.DISK_FULL, "full")

@@ -233,6 +233,20 @@ def test_what_expires_is_looked_for_so_often_and_no_more():
     assert it.due == 10_001
 
 
+@pytest.mark.parametrize("but", [{}, {"auto_created": False}, {"deleted": True}, {"consumers": [1]}, {"busy": True},
+                                 {"keep": True}, {"idle_since": 5}, {"declared": True}], ids=str)  # fmt: skip
+def test_a_queue_that_was_made_for_somebody_goes_when_nobody_has_used_it_for_a_while(but):
+    it, noted = slot(), []
+    settings = SimpleNamespace(auto_delete=not but.get("keep"), auto_delete_delay_ms=70)
+    queue = Hashed(
+        auto_created=but.get("auto_created", True), deleted=but.get("deleted", False), settings=settings,
+        consumers=but.get("consumers", []), idle=lambda: not but.get("busy"), idles=noted.append,
+        idle_since=but.get("idle_since", 0), declared=but.get("declared", False),
+    )  # fmt: skip
+    it.watch_idle(queue, 1000)
+    assert (noted, it.due) == (([1000], 1070) if not but else ([], 0))
+
+
 # ── filters and patterns ─────────────────────────────────────────────────────────────────────────────
 
 

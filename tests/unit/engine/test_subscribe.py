@@ -8,7 +8,7 @@ from broker.core.commands import Disconnect, Subscribe, SubscribeAll, Unsubscrib
 from broker.core.effects import Deliver, Done, Turn
 from broker.core.errors import Code
 
-from .world import ANYCAST, INDIVIDUAL, MULTICAST, World, bodies, done, got, ids, refused
+from .world import ANYCAST, INDIVIDUAL, MULTICAST, World, again, bodies, done, got, ids, refused
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_what_it_held_of_a_queue_that_was_made_anew_goes_back_there(world):
     world.attach(1, [(held, held)], address="t", routing=MULTICAST, queue="b.s", durable=True, ack=INDIVIDUAL)
     assert got(world.effects, 1) == []
     durable(world, 2, "a.s", ack=INDIVIDUAL)
-    assert ids(world.effects, 2) == [held] and got(world.effects, 2) == [b"a"]
+    assert ids(world.effects, 2) == [held] and [attempts for _, attempts, _ in again(world.effects)] == [0]
 
 
 def test_a_wildcard_that_is_subscribed_everywhere_sleeps_and_is_answered(world):
@@ -128,6 +128,7 @@ def test_what_a_consumer_held_is_for_others_when_it_goes(world):
     world.subscribe(2, ack=INDIVIDUAL)
     assert done(world.unsubscribe(1, seq=4)) == [4]
     assert got(world.effects, 2) == bodies(3)
+    assert {attempts for _, attempts, _ in again(world.effects)} == {0}, "nobody has failed"
 
 
 @pytest.mark.parametrize(
