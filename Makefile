@@ -142,10 +142,12 @@ constraints: $(VENV)/.installed-dev
 sbom: $(VENV)/.installed-supply
 	@mkdir -p dist
 	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --spec-version 1.6 --of JSON -o dist/sbom.cdx.json deploy/image/libraries.txt
-	@echo "dist/sbom.cdx.json"
+	$(BIN)/cyclonedx-py requirements --output-reproducible --spec-version 1.6 --of JSON -o dist/sbom-pipeline.cdx.json deploy/image/pipeline.txt
+	@echo "dist/sbom.cdx.json dist/sbom-pipeline.cdx.json"
 
 audit: $(VENV)/.installed-supply
 	$(BIN)/pip-audit --disable-pip --require-hashes --strict -r deploy/image/libraries.txt
+	$(BIN)/pip-audit --disable-pip --require-hashes --strict -r deploy/image/pipeline.txt
 
 $(VENV)/.installed-supply: pyproject.toml $(VENV)/.made
 	$(PIP) -e '.[dev,supply]'

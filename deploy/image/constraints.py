@@ -2,6 +2,7 @@
 
     constraints.txt   name==version, for who installs with `-c`
     libraries.txt     the same with the SHA-256 of each file that the index has of that version: the image's
+    pipeline.txt      likewise, what the pipeline's image has (pipeline/Dockerfile)
     build.txt         likewise, what makes the image's package (hatchling) and what comes as sources only (setuptools)
 
 Rule: everything that pyproject.toml asks for, with all that follows from it, and nothing else. Hashes are those of the
@@ -79,6 +80,8 @@ def main() -> None:
     about = "# Versions in the image. Renewed by `make constraints`.\n"
     (folder / "constraints.txt").write_text(about + "".join(lines))
     (folder / "libraries.txt").write_text(_hashed(found, "Libraries of the image and the hashes of their files."))
+    pipeline = versions([*project["dependencies"], *project["optional-dependencies"]["pipeline"]])
+    (folder / "pipeline.txt").write_text(_hashed(pipeline, "Libraries of the pipeline's image."))
     build = versions([*document["build-system"]["requires"], SOURCES])
     (folder / "build.txt").write_text(_hashed(build, "What makes the image's package, and what comes as sources only."))
 

@@ -24,7 +24,7 @@ def hashed(name: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["libraries.txt", "build.txt"])
+@pytest.mark.parametrize("name", ["libraries.txt", "pipeline.txt", "build.txt"])
 def test_every_library_has_its_hashes(name: str) -> None:
     found = hashed(name)
     assert found and all(found.values())
@@ -35,8 +35,16 @@ def test_both_lists_of_the_image_say_the_same() -> None:
     assert [line for line in lines if not line.startswith("#")] == list(hashed("libraries.txt"))
 
 
-def test_the_image_takes_nothing_without_a_hash() -> None:
-    text = (ROOT / "Dockerfile").read_text()
+def test_both_images_have_the_same_libraries_where_both_have_them() -> None:
+    broker, pipeline = (dict(each.split("==") for each in hashed(name)) for name in ("libraries.txt", "pipeline.txt"))
+    assert (
+        "pyspark" in pipeline and {name for name in broker if pipeline.get(name, broker[name]) != broker[name]} == set()
+    )
+
+
+@pytest.mark.parametrize("file", ["Dockerfile", "pipeline/Dockerfile"])
+def test_the_image_takes_nothing_without_a_hash(file: str) -> None:
+    text = (ROOT / file).read_text()
     installs = re.findall(r"pip (?:--python \S+ )?(?:install|wheel) [^\\\n]*", text)
     assert installs
     for install in installs:

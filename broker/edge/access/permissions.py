@@ -77,18 +77,18 @@ def full_name(address: str, queue: str | None) -> str:
 class _Entry:
     """One match: who may do what there."""
 
-    __slots__ = ("_allowed", "match", "words")
+    __slots__ = ("_settings", "match", "words")
 
     def __init__(self, match: str, words: list[str], settings: Mapping[str, Any]) -> None:
         self.match = match
         self.words = words
-        self._allowed = [(operation, groups_of(settings.get(operation, ""))) for operation in OPERATIONS]
+        self._settings = settings
 
     def operations(self, groups: frozenset[str]) -> frozenset[str]:
-        return frozenset(operation for operation, allowed in self._allowed if allowed & groups)
+        return frozenset(operation for operation, text in self._settings.items() if groups_of(text) & groups)
 
     def groups(self, operation: str) -> frozenset[str]:
-        return next(allowed for name, allowed in self._allowed if name == operation)
+        return groups_of(self._settings.get(operation, ""))
 
 
 class Permissions:

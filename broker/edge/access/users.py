@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -47,7 +48,11 @@ class User:
 def load_users(path: str) -> dict[str, User]:
     """All users of the file. Raises ConfigError when it cannot be read or does not make sense."""
     try:
-        tables = tomllib.loads(read_whole(path).decode())
+        text = read_whole(path).decode()
+        known = _as_written(text)
+        if known is not None:
+            return known
+        tables = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"Cannot read the users file {path}: {error.strerror}.") from error
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; the text of the file is not repeated
@@ -57,6 +62,30 @@ def load_users(path: str) -> dict[str, User]:
     if tables or not isinstance(users, Mapping):
         raise ConfigError(f"The users file {path} may hold [users.NAME] tables only.")
     return {name: _user(f"The users file {path}", name, table) for name, table in users.items()}
+
+
+_STRING = r'"((?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u(?!d[89a-f])[0-9a-f]{4})*)"'
+_WRITTEN = re.compile(
+    rf'\[users\.{_STRING}\]\nhash = "(\$argon2id\$[!#-\[\]-~]*)"\n(?:groups = \[({_STRING}(?:, {_STRING})*)\]\n)?\n?'
+)
+
+
+def _as_written(text: str) -> dict[str, User] | None:
+    """Users of a file exactly as save_users() writes it, ten times as fast as TOML: there may be 100,000. None: it is
+    written otherwise, or wrong."""
+    found: dict[str, User] = {}
+    at = 0
+    for match in _WRITTEN.finditer(text):
+        if match.start() != at:
+            return None
+        at = match.end()
+        name, hash, groups = match[1], match[2], match[3]
+        if "\\" in name:
+            name = json.loads(f'"{name}"')
+        if name in found:
+            return None
+        found[name] = User(name, hash, tuple(json.loads(f"[{groups}]")) if groups else ())
+    return found if at == len(text) else None
 
 
 def _user(source: str, name: str, table: Any) -> User:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from broker.core.errors import ConfigError
+from broker.edge.access import users as users_module
+from broker.edge.access.auth import NOBODY
 from broker.edge.access.users import User, add_user, list_users, load_users, remove_user, save_users
 from broker.seams.passcodes import hash_passcode, verify
 
@@ -108,3 +113,28 @@ def test_a_file_that_cannot_be_written_is_named_and_the_old_one_stays(
 
 def test_a_user_never_shows_the_hash() -> None:
     assert "argon2" not in repr(User("ada", "$argon2id$secret", ("g",)))
+
+
+ODD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+
+
+@given(users=st.dictionaries(ODD, st.lists(ODD, max_size=3).map(tuple), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_a_file_as_it_is_written_is_read_in_one_go_and_like_any_toml(users):
+    text = "\n".join(users_module._table(User(name, NOBODY, groups)) for name, groups in users.items())
+    whole = {name: tuple(table.get("groups", ())) for name, table in tomllib.loads(text).get("users", {}).items()}
+    assert whole == users
+    fast = users_module._as_written(text)
+    assert fast is not None and {name: user.groups for name, user in fast.items()} == users
+    assert all((user.name, user.hash) == (name, NOBODY) for name, user in fast.items())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['[users."a"]\nhash = "x"\n', '[users.a]\nhash = "$argon2id$x"\n', '[users."a"]\nhash = "$argon2id$x"\nmore = 1\n',
+     '# by hand\n[users."a"]\nhash = "$argon2id$x"\n',
+     '[users."a"]\nhash = "$argon2id$x"\n\n[users."a"]\nhash = "$argon2id$y"\n',
+     '[users."a"]\nhash = "$argon2id$x"\ngroups = ["b",]\n', '[users."\\uD800"]\nhash = "$argon2id$x"\n'],
+)  # fmt: skip
+def test_what_is_written_otherwise_is_read_as_toml(text):
+    assert users_module._as_written(text) is None

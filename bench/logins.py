@@ -1,0 +1,192 @@
+"""`.venv/bin/python bench/logins.py`: what logins and permissions cost, and what a storm of wrong logins does.
+
+    connects   CONNECTs a second with a passcode that is remembered, through sockets, and CPU of the broker for each
+    storm      1,000 wrong logins a second from one address: how long the right login of others takes
+    wide       the same from 1,000 addresses; needs a machine on which the generator has processors of its own
+    check      one question to the permissions, as a SEND has it
+    start      100,000 users and permissions read and put in order, of a file and of etcd
+
+Rule: prints one line for each; a broker of its own, whose data goes with it. The generator takes a part of the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import msgspec
+
+from broker.cluster.config import read_entry
+from broker.config.settings import EngineSettings
+from broker.edge.access.auth import NOBODY, TableAuthenticator
+from broker.edge.access.permissions import Permissions
+from broker.edge.access.users import User, load_users, save_users
+from broker.seams.clock import SystemClock
+from broker.seams.passcodes import hash_passcode
+from tests.harness.broker import Broker
+
+PASSCODE = "a-right-pass-code"
+OTHERS = 40
+"""Users who log in beside the storm, each for the first time and once more."""
+STORM = 1000
+"""Wrong logins a second."""
+TABLE = 100_000
+
+
+@contextmanager
+def broker(users: int) -> Iterator[Broker]:
+    """One with so many users, who all have the same passcode."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Broker(Path(folder), {"edge.max_connections": 20_000})
+        made.data.mkdir(parents=True, exist_ok=True)
+        one = hash_passcode(PASSCODE)
+        save_users(str(made.data / "users.toml"), {f"u{n}": User(f"u{n}", one) for n in range(users)})
+        with made:
+            yield made
+
+
+async def login(port: int, user: str, passcode: str, address: str = "127.0.0.1") -> tuple[float, bool]:
+    """How long the answer takes, and whether it is CONNECTED."""
+    began = time.monotonic()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+    try:
+        writer.write(f"CONNECT\naccept-version:1.2\nhost:x\nlogin:{user}\npasscode:{passcode}\n\n\0".encode())
+        answer = await reader.read(4096)
+    finally:
+        writer.close()
+    return time.monotonic() - began, answer.startswith(b"CONNECTED")
+
+
+def cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def connects(count: int = 10_000, at_once: int = 50) -> None:
+    """With cached credentials."""
+    with broker(1) as served:
+        assert (await login(served.port, "u0", PASSCODE))[1]
+        left = iter(range(count))
+        pid = served.pid
+        before, began = cpu_of(pid), time.monotonic()
+
+        async def some() -> None:
+            for _ in left:
+                assert (await login(served.port, "u0", PASSCODE))[1]
+
+        await asyncio.gather(*(some() for _ in range(at_once)))
+        took, cpu = time.monotonic() - began, cpu_of(pid) - before
+        each = f"{1000 * cpu / count:.3f} ms of CPU of the broker each: {count / cpu:,.0f}/s by that"
+        print(f"connects  {count / took:,.0f}/s through sockets, {each}")
+
+
+async def storm(addresses: int, seconds: float = 12.0) -> None:
+    """Of wrong passcodes, for users that are there and that are not."""
+    with broker(OTHERS + 10) as served:
+        port = served.port
+        tasks: set[asyncio.Task[None]] = set()
+        wrong = [0]
+
+        async def one(number: int) -> None:
+            where = f"127.{1 + number % addresses // 250}.0.{1 + number % addresses % 250}"
+            try:
+                async with asyncio.timeout(15):
+                    _, right = await login(port, f"u{OTHERS + number % 20}", "wrong", where)
+                    assert not right
+                    wrong[0] += 1
+            except (OSError, TimeoutError):
+                pass
+
+        async def stormy() -> None:
+            began, number = time.monotonic(), 0
+            while True:
+                while number < (time.monotonic() - began) * STORM:
+                    task = asyncio.create_task(one(number))
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+                    number += 1
+                await asyncio.sleep(0.005)
+
+        known = [await login(port, f"u{n}", PASSCODE, "127.0.0.2") for n in range(OTHERS // 2)]
+        assert all(right for _, right in known)
+        blowing = asyncio.create_task(stormy())
+        await asyncio.sleep(3)
+        waiting, again = [], []
+        for n in range(OTHERS // 2):
+            again.append(await login(port, f"u{n}", PASSCODE, "127.0.0.2"))
+            waiting.append(asyncio.create_task(login(port, f"u{n + OTHERS // 2}", PASSCODE, f"127.200.0.{n + 1}")))
+            await asyncio.sleep(seconds / OTHERS)
+        first = await asyncio.gather(*waiting)  # whoever waits too long is told so: edge.login_timeout_s
+        blowing.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for what, found in (("remembered", again), ("never in before, new address", first)):
+            times = sorted(took for took, _ in found)
+            denied = sum(not right for _, right in found)
+            middle = times[len(times) // 2]
+            told = f"median {middle:.3f} s, longest {times[-1]:.3f} s, refused {denied} of {len(found)}"
+            print(f"storm     {STORM}/s from {addresses}: right login, {what}: {told}")
+
+
+def check() -> None:
+    """As a SEND has it: what is known of an address."""
+    table = {f"a{n}.#": {"send": f"g{n % 1000}"} for n in range(1000)}
+    rights = Permissions(table).rights(("g1",))
+    assert rights is not None
+    rights.at("a1.b")
+    count = 1_000_000
+    began = time.process_time()
+    for _ in range(count):
+        "send" in rights.at("a1.b")  # noqa: B015 (it is what is measured)
+    print(f"check     {1e6 * (time.process_time() - began) / count:.2f} µs")
+
+
+def timed(what: str, work: Callable[[], object]) -> None:
+    began = time.process_time()
+    work()
+    print(f"start     {what}: {time.process_time() - began:.2f} s of CPU")
+
+
+def start() -> None:
+    """Without the file's permissions: TOML alone takes 5 s for so many."""
+    users = {f"u{n}": User(f"u{n}", NOBODY, (f"g{n % 1000}",)) for n in range(TABLE)}
+    permissions = {f"a{n}.#": {"send": f"g{n % 1000}", "consume": f"g{n % 1000}"} for n in range(TABLE)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "users.toml")
+        save_users(path, users)
+        timed(f"{TABLE:,} users of a file", lambda: TableAuthenticator(load_users(path), SystemClock()).known_groups())
+    timed(f"{TABLE:,} permissions in order", lambda: Permissions(permissions).rights(("g1",)))
+    engine = EngineSettings()
+    kept = [(name, msgspec.json.encode(entry)) for name, entry in permissions.items()]
+    timed(f"{TABLE:,} permissions of etcd", lambda: [read_entry("permissions", *each, engine) for each in kept])
+    kept = [(name, msgspec.json.encode({"hash": NOBODY, "groups": user.groups})) for name, user in users.items()]
+    timed(f"{TABLE:,} users of etcd", lambda: [read_entry("users", *each, engine) for each in kept])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", default=["check", "start", "connects", "storm"])
+    served: dict[str, Callable[[], Awaitable[None]]] = {
+        "connects": connects,
+        "storm": lambda: storm(1),
+        "wide": lambda: storm(1000),
+    }
+    for what in parser.parse_args().what:
+        if what in served:
+            asyncio.run(served[what]())  # type: ignore[arg-type]
+        else:
+            {"check": check, "start": start}[what]()
+
+
+if __name__ == "__main__":
+    main()
