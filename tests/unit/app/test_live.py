@@ -20,26 +20,13 @@ from broker.app.process.process import _serve
 from broker.config.settings import EngineSettings, Settings
 from broker.edge.access import users as users_module
 from broker.edge.access.users import add_user
+from tests.unit.app.used import Used
 
 PASSCODE = "a long passcode"
 
 
 async def heeded() -> None:
     """Nobody has to be told."""
-
-
-class Used:
-    """What was applied; raises `error` the next time."""
-
-    def __init__(self) -> None:
-        self.engines: list[EngineSettings] = []
-        self.error: Exception | None = None
-
-    async def apply(self, settings: Settings) -> None:
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
-        self.engines.append(settings.engine)
 
 
 class Held:

@@ -11,26 +11,13 @@ from broker.app.live.live import LiveSettings
 from broker.app.live.live_users import LiveUsers
 from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import ConfigError
+from tests.unit.app.used import Used
 
 PASSCODE = "a long passcode"
 
 
 async def heeded() -> None:
     """Nobody has to be told."""
-
-
-class Used:
-    """What was applied; raises `error` the next time."""
-
-    def __init__(self) -> None:
-        self.engines: list[EngineSettings] = []
-        self.error: Exception | None = None
-
-    async def apply(self, settings: Settings) -> None:
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
-        self.engines.append(settings.engine)
 
 
 @pytest.fixture

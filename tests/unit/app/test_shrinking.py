@@ -14,24 +14,11 @@ from broker.app.live.shrinking import Partitions
 from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import ConfigError
 from broker.engine.address.address_settings import Matcher
+from tests.unit.app.used import Used
 
 
 async def heeded() -> None:
     """Nobody has to be told."""
-
-
-class Used:
-    """What was applied; raises `error` the next time."""
-
-    def __init__(self) -> None:
-        self.engines: list[EngineSettings] = []
-        self.error: Exception | None = None
-
-    async def apply(self, settings: Settings) -> None:
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
-        self.engines.append(settings.engine)
 
 
 @pytest.fixture

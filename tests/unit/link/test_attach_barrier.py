@@ -8,7 +8,8 @@ from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import Prepare, Publish, Settle, Subscribe, Unsubscribe
 from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
-from tests.unit.link.test_edge_bodies import Place, large, stored
+from tests.unit.link.bodies_world import Place
+from tests.unit.link.test_edge_bodies import large, stored
 from tests.unit.link.two import SLOT, TOKEN, bodies, publish
 from tests.unit.link.world import Edge, make_settings
 

@@ -13,7 +13,8 @@ from broker.link.bodies import body_spool
 from broker.link.bodies.body_spool import PIECE, SPILL, BodySpool
 from broker.link.owner_port import Away
 from broker.link.owner_side.link_server import SWEEP_S
-from tests.unit.link.test_edge_bodies import BODY, SLOT, Files
+from tests.unit.link.bodies_world import Files
+from tests.unit.link.test_edge_bodies import BODY, SLOT
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
 
 
