@@ -231,6 +231,20 @@ SCENARIOS: dict[str, tuple[str, Callable[[Broker, Scale], Figures]]] = {
             "200",
         ),
     ),
+    "real-open-15000": (
+        "200→200 over 200 queues, JMS-like, open loop 15,000/s",
+        open_loop(
+            15000,
+            "--traffic",
+            "jms",
+            "--producers",
+            "200",
+            "--consumers",
+            "200",
+            "--destinations",
+            "200",
+        ),
+    ),
     "real-topic": (
         "topic 1→10, JMS-like (figures per delivery)",
         flow("--max-lag", "1000", "--topic", "--consumers", "10", "--destination", "/topic/bench", "--traffic", "jms"),

@@ -87,7 +87,8 @@ def main() -> None:
 def serve(**options: Any) -> None:
     """Run a broker in this process until SIGTERM or Ctrl-C.
 
-    With --edges N clients are served by N more processes, so that more than one core is used."""
+    With --edges N clients are served by N more processes, so that more than one core is used. A message costs about
+    twice the CPU then: on one or two cores it is slower (docs/benchmarks.md)."""
     settings = settings_of(**options)
     from .process.logs import set_up
     from .standalone import run

@@ -83,8 +83,8 @@ class EdgeSettings:
     processes: str = setting(
         "0",
         "processes",
-        "of `stampede serve` that speak STOMP and share its ports; auto: one for each core; 0: one process does all",
-        "one process uses one core: routing and the journal take a fifth of what reading and writing frames takes",
+        "of `stampede serve` that share its ports; auto: one for each core, none below four; 0: one process does all",
+        "one process uses one core; on two cores it is the faster one (docs/benchmarks.md): for four and more",
     )
     max_connections: int = setting(20_000, "connections", "of this process", "about 6 KiB each")
     max_connections_per_ip: int = setting(

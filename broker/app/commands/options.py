@@ -37,7 +37,7 @@ def _option(flag: str, setting: str, metavar: str, text: str) -> Callable[[Comma
 
 def edges_option(command: Command) -> Command:
     """Of `serve` alone."""
-    text = "Edge processes that share the ports, to use more cores: a number, or auto. Default 0: one process does all."
+    text = "Edge processes that share the ports, where there are four cores or more: a number, or auto. Default 0."
     return _option("--edges", "edge.processes", "N|auto", text)(command)
 
 

@@ -19,7 +19,7 @@ from broker.core.errors import RefusedError
 from broker.core.ids import SLOTS
 from broker.core.management import ManagementRequest
 from broker.core.message import Blob
-from broker.core.metrics import Metric
+from broker.core.metrics import Histogram, Metric
 from broker.edge.access.listener import Listeners
 from broker.edge.destinations.directory import Directory, LocalNames
 from broker.edge.edge import Edge
@@ -192,5 +192,5 @@ class EdgeProcesses:
 
 
 def _value(value: Any) -> Any:
-    """A histogram's lists come as such, and it is a tuple."""
-    return tuple(value) if isinstance(value, list) else value
+    """A histogram comes as a list, with examples by bucket."""
+    return msgspec.convert(value, Histogram) if isinstance(value, list) else value

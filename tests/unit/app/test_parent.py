@@ -12,6 +12,7 @@ from broker.app.standalone import Standalone
 from broker.client import connect
 from broker.config.settings import Settings
 from broker.core.errors import ConfigError
+from broker.core.metrics import Histogram
 from broker.edge.transport import channel
 from tests.unit.app.test_standalone import closed_cleanly, settings
 
@@ -54,6 +55,8 @@ async def test_all_processes_answer_as_one(tmp_path: Path) -> None:
         opened = [sample for each in families for sample in each.samples]
         assert sum(value for _, value in opened) == 20
         assert {labels["process"] for labels, _ in opened} == {"edge-1", "edge-2"}
+        values = [value for each in processes.metrics() if each.kind == "histogram" for _, value in each.samples]
+        assert values and all(type(value) is Histogram for value in values), "as the exposition wants them"
     finally:
         await broker.stop()
     assert closed_cleanly(tmp_path)

@@ -27,10 +27,10 @@ def edge(**values) -> Settings:
 
 
 def test_how_many(monkeypatch):
+    monkeypatch.setattr(start.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert [processes_of(edge(processes=said)) for said in ("0", "5", "auto")] == [0, 5, 4]
     monkeypatch.setattr(start.os, "sched_getaffinity", lambda _: {0, 1, 2})
-    assert [processes_of(edge(processes=said)) for said in ("0", "5", "auto")] == [0, 5, 3]
-    monkeypatch.setattr(start.os, "sched_getaffinity", lambda _: {0})
-    assert processes_of(edge(processes="auto")) == 0, "with one core more processes cost, and bring nothing"
+    assert processes_of(edge(processes="auto")) == 0, "with few cores more processes cost, and bring nothing"
     for wrong in ("-1", "many", "65", ""):
         with pytest.raises(ConfigError, match=r"edge\.processes"):
             processes_of(edge(processes=wrong))
