@@ -24,7 +24,12 @@ Row = dict[str, Any]
 
 def messages(queue: Queue) -> int:
     """All that is in it, or on its way in."""
-    return waiting(queue) + queue.delivering + scheduled(queue)
+    # waiting() and scheduled() in line: asked of each of 100,000 queues by every list that is sorted by it.
+    agenda = queue.agenda
+    return (
+        queue.count + queue.far + queue.pages.count + queue.gate.entries + queue.delivering + queue.delayed.count
+        + (agenda.count if agenda is not None else 0)
+    )  # fmt: skip
 
 
 def waiting(queue: Queue) -> int:

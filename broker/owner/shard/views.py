@@ -24,6 +24,9 @@ from broker.seams.clock import Clock
 if TYPE_CHECKING:
     from .shard import Shard
 
+QUEUES = 500
+"""Looked at in one step: they cost half a microsecond each, or two where it is asked which ones may be seen."""
+
 Question = Mapping[str, Any]
 """`kind` (KINDS), for lists `limit`, `sort`, `descending`, `after`, and filters (see each list).
 
@@ -69,16 +72,16 @@ class Views:
 
     def _queues(self) -> Iterator[list[tuple[Slot, Queue]]]:
         """All that an address leads to."""
-        for piece in self._entries(lambda slot: slot.queues.values()):
+        for piece in self._entries(lambda slot: slot.queues.values(), QUEUES):
             yield [entry for entry in piece if not entry[1].hidden]
 
-    def _entries(self, of: Callable[[Slot], Iterable[Any]]) -> Iterator[list[tuple[Slot, Any]]]:
-        """(slot, entry) for all entries, PIECE at a time."""
+    def _entries(self, of: Callable[[Slot], Iterable[Any]], most: int = PIECE) -> Iterator[list[tuple[Slot, Any]]]:
+        """(slot, entry) for all entries, so many at a time."""
         for slot in self._slots():
             # A copy of references: queues come and go between the steps of an answer.
             everything = list(of(slot))
-            for at in range(0, len(everything), PIECE):
-                yield [(slot, entry) for entry in everything[at : at + PIECE]]
+            for at in range(0, len(everything), most):
+                yield [(slot, entry) for entry in everything[at : at + most]]
 
     # ── lists ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -162,15 +165,23 @@ class Views:
             sums["consumers"] += len(slot.consumers)
             for name in slot.counters.__slots__:
                 done[name] = done.get(name, 0) + getattr(slot.counters, name)
+        waiting = delivering = scheduled = paused = nbytes = 0
         for piece in self._queues():
             sums["queues"] += len(piece)
             for _slot, queue in piece:
-                sums["waiting"] += portrait.waiting(queue)
-                sums["delivering"] += queue.delivering
-                sums["scheduled"] += portrait.scheduled(queue)
-                sums["paused"] += queue.paused
-                sums["bytes"] += queue.nbytes + queue.pages.nbytes
+                pages = queue.pages
+                # portrait.waiting() and scheduled() in line, as in messages().
+                waiting += queue.count + queue.far + pages.count + queue.gate.entries
+                delivering += queue.delivering
+                scheduled += queue.delayed.count
+                if queue.agenda is not None:
+                    scheduled += queue.agenda.count
+                paused += queue.paused
+                nbytes += queue.nbytes + pages.nbytes
             yield
+        sums |= {
+            "waiting": waiting, "delivering": delivering, "scheduled": scheduled, "paused": paused, "bytes": nbytes,
+        }  # fmt: skip
         sums["messages"] = sums["waiting"] + sums["delivering"] + sums["scheduled"]
         journal = self._shard.journal
         disk = {"bytes": journal.disk_bytes(), "free": journal.free_bytes, "space": journal.space.name.lower()}
@@ -236,6 +247,9 @@ def _queue_filter(question: Question) -> Callable[[tuple[Slot, Queue]], bool] | 
     allowed = _allowed(question)
     if not tests and allowed is None:
         return None
+    if allowed is None and len(tests) == 1:
+        only = tests[0]
+        return lambda entry: only(entry[1])
     return lambda entry: all(test(entry[1]) for test in tests) and (allowed is None or allowed(entry[1].address))
 
 
