@@ -14,6 +14,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from unittest import mock
 from broker.app.standalone import Standalone
 from broker.config.settings import AdminSettings, EdgeSettings, JournalSettings, Settings
 from broker.edge.transport import fair_reading
+from broker.edge.transport.fair_reading import SHORT_FOR_S
 
 WARM, COUNTED = 50, 200
 """Messages before counting begins, and counted ones."""
@@ -167,6 +169,7 @@ def in_turn(port: int) -> Iterator[None]:
     for _ in range(3):
         producer.send(b"".join(frames))
         consumer.expect(b"MESSAGE", COUNTED)
+    time.sleep(2 * SHORT_FOR_S)  # nobody else sends little: turns are long, as in a flood that is alone
     yield
     producer.send(b"".join(frames))
     consumer.expect(b"MESSAGE", COUNTED)

@@ -13,6 +13,10 @@ thousand other users: half of a turn's time is for them, if they need it.
 A session that has taken as many frames of a read as it may in one turn (inbound.breathe) waits in the same row for its
 next one: forty of those, each with its own call in every turn, made turns of 132 ms.
 
+Who sends little waits for the turns of the loop that a flood fills: its message is read in one, stored in the next,
+delivered in a third. So the turns are short as long as there is anybody who sends little, and long when there is not:
+larger portions have more frames that are carried out together.
+
 Rule: bytes of one connection stay in order, and at most one read of it waits. Nothing is held back while there is time:
 alone, a flood is as fast as ever. Must not know what bytes mean.
 """
@@ -29,11 +33,17 @@ SMALL = 4096
 TINY = 512
 """… and not behind larger ones."""
 ROUND_S = 0.003
-"""Reads of more than that get so much of one turn of the loop, all together."""
+"""Reads of more than that get so much of one turn of the loop, all together, …"""
+SHORT_ROUND_S = 0.001
+"""… or so much, while somebody sends small ones."""
+SHORT_FOR_S = 0.1
+"""So long after a small read: who writes ten times a second has short turns all the time."""
+UNSEEN_S = 2e-5
+"""Small reads of a turn that took less, all together, are errors of measuring: that of one frame takes 30 µs."""
 SMALL_S = 0.003
 """So long small reads may take before anybody asks in how many turns that was; and then as much again in this one."""
-PORTION_S = 0.0015
-"""… and of that each connection about so much at a time: as many bytes as took so long before."""
+PORTIONS = 2
+"""A connection gets the time of a turn divided by that at once: as many bytes as took so long before."""
 LEAST, FIRST, MOST = 4 * 1024, 6 * 1024, 1024 * 1024
 """Bytes of a portion, at the beginning, and its bounds. Nobody knows what the first ones cost: 16 KiB of ACKs in a
 transaction, of which each is another one, have computed for 8 to 12 ms, so that 6 KiB take less than 5. Shorter ones
@@ -103,8 +113,8 @@ class Rounds:
     reads   what all reads have taken.    until   small ones are taken up to that, then may_go_on() is asked."""
 
     __slots__ = (
-        "_counted", "_crowds", "_due", "_later", "_left", "_most", "_now", "_schedule", "_serving", "_spent", "_tiny",
-        "_waiting", "reads", "until",
+        "_counted", "_crowds", "_due", "_later", "_left", "_most", "_now", "_round_s", "_schedule", "_serving",
+        "_short_until", "_spent", "_tiny", "_total", "_waiting", "reads", "until",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +129,11 @@ class Rounds:
         self._schedule = schedule
         self._now = now
         self._spent = 0.0
+        self._round_s = ROUND_S
+        """Of this turn: that, or SHORT_ROUND_S."""
+        self._short_until = 0.0
+        self._total = 0.0
+        """What all reads had taken when this turn began."""
         self._left = 0
         self._due = self._serving = False
         self._tiny: _Rows = OrderedDict()
@@ -128,7 +143,7 @@ class Rounds:
 
     def has_time(self) -> bool:
         """May a read be taken now; then call spent()."""
-        return self._spent < ROUND_S and not (self._waiting or self._tiny)
+        return self._spent < self._round_s and not (self._waiting or self._tiny)
 
     def may_go_on(self, lane: Lane, size: int) -> bool:
         """Small reads have taken SMALL_S: may one of this lane be taken. It may have been in many turns: nobody looks
@@ -158,7 +173,7 @@ class Rounds:
         """So many bytes of it came since then."""
         span = self.used(began)
         nbytes = max(nbytes - self._left, 0)
-        fitting = int(nbytes * PORTION_S / span) if span > 0 else MOST
+        fitting = int(nbytes * self._round_s / PORTIONS / span) if span > 0 else MOST
         # A step that the machine was too busy for says little: one of them halves it at most.
         reader.portion = min(max(fitting, reader.portion // 2, LEAST), MOST)
 
@@ -193,13 +208,14 @@ class Rounds:
     def _round(self) -> None:
         """The next turn of the loop."""
         self._due = False
+        self._round_s = self._time_of_a_turn()
         self._spent = 0.0
         tiny, waiting = self._tiny, self._waiting
         self._serving = True
         try:
-            self._serve(tiny, ROUND_S / 2)
-            self._serve(waiting, ROUND_S)
-            self._serve(tiny, ROUND_S)
+            self._serve(tiny, self._round_s / 2)
+            self._serve(waiting, self._round_s)
+            self._serve(tiny, self._round_s)
         finally:
             self._serving = False
             for reader in self._later:
@@ -211,6 +227,14 @@ class Rounds:
             self.until = 0.0 if self._crowds else self._most
             if tiny or waiting:
                 self._soon()
+
+    def _time_of_a_turn(self) -> float:
+        """Seconds. What reads have taken that did not wait, were small ones: nobody has to count those himself."""
+        now, total = self._now(), self.reads.total
+        if total - self._total - self._spent > UNSEEN_S:
+            self._short_until = now + SHORT_FOR_S
+        self._total = total
+        return SHORT_ROUND_S if now < self._short_until else ROUND_S
 
     def _serve(self, rows: _Rows, until: float) -> None:
         """Whose turn it is, one after the other, as long as this turn of the loop has spent less than that."""

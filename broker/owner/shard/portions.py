@@ -11,16 +11,16 @@ bounded. Must not know what commands do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from broker.core.commands import Command, Hold, Prepare, Publish, Settle, Transact
 
 TURN: Final = 300
 """Units of one turn, of some 10 µs each."""
-WORK: Final = 64
+WORK: Final = 32
 """Queues and consumers that begin or end in one turn, of some 50 µs each: nobody knows beforehand how many those of a
-command are."""
+command are. What others send and acknowledge goes on beside them (beside)."""
 FEW: Final = 4
 """So few commands are not looked at: none of them is large, or it cannot be cut."""
 MOST: Final = 1500
@@ -54,3 +54,32 @@ def units(command: Any) -> int:
     if kind is Transact or kind is Prepare:
         return 1 + 2 * len(command.parts)
     return 1
+
+
+def beside(rest: Iterable[Command]) -> tuple[list[Command], list[Command]]:
+    """Of what a turn that has begun or ended WORK consumers has left: what it carries out all the same, and what waits
+    for the next one. Both in their order.
+
+    Messages and acknowledgements of other sessions do not wait for a thousand consumers that come or go. What a session
+    sends stays in order, and so does what an edge has numbered for a slot (deferred.py). Of two sessions neither has
+    been told that its command has happened, so none knows which one was first. What is looked at is MOST and what a
+    read has brought beyond that; what goes on is a portion."""
+    goes: list[Command] = []
+    waits: list[Command] = []
+    left = TURN
+    sessions: set[int] = set()
+    numbered: set[tuple[int, int]] = set()
+    for command in rest:
+        dedup = command.dedup if isinstance(command, Publish) else None
+        token = (command.slot, dedup[0]) if dedup is not None else None
+        small = isinstance(command, Publish | Settle) and command.session not in sessions and token not in numbered
+        if small and left > 0:
+            goes.append(command)
+            left -= units(command)
+            continue
+        waits.append(command)
+        sessions.add(getattr(command, "session", 0))
+        dedup = getattr(command, "dedup", None)
+        if dedup is not None:
+            numbered.add((command.slot, dedup[0]))
+    return goes, waits

@@ -29,7 +29,7 @@ from itertools import chain
 from typing import Any
 
 from broker.config.settings import EngineSettings, Settings
-from broker.core.commands import EVERYWHERE, Command, Decide, Disconnect, Prepare, Publish, Transact
+from broker.core.commands import EVERYWHERE, Command, Decide, Disconnect, Prepare, Publish, Settle, Transact
 from broker.core.effects import Refused, Turn
 from broker.core.errors import Code
 from broker.core.memory import Memory
@@ -60,7 +60,7 @@ from .fault_attribution import NOBODY, culprit
 from .listening import Listener, tell_blamed
 from .memory_pressure import Pressure
 from .page_reads import PageReads
-from .portions import FEW, MOST, WORK, portion
+from .portions import FEW, MOST, WORK, beside, portion
 from .reconfiguring import Reconfiguring, beginning
 from .restoring import naming, restoring
 from .slot_alarm import SlotAlarm
@@ -405,6 +405,7 @@ class Shard:
         command: Any = None
         now, at = self._turns.now, 0.0
         before = now()
+        most = turn.work + WORK
         try:
             commands = chain(deferred.some(waiting), inbox) if waiting else iter(inbox)
             for command in commands:
@@ -439,7 +440,7 @@ class Shard:
                     if not (crowded and self.pressure.meets_parts(engine, command, turn)):
                         if next(work := transacting(self, command, turn, touched), self) is None:
                             self._in_pieces(command, work, (turn, touched, blobs))
-                        if self._large is not None or turn.work > WORK:
+                        if self._large is not None or turn.work > most:
                             return self._put_back(commands)
                     if (at := now()) - before > LONG_S:
                         self.blame.saw(at - before, command)
@@ -458,15 +459,26 @@ class Shard:
                 engine.handle(command, turn)
                 # Begins and ends of consumers: nobody could know beforehand how many a command has (a session with
                 # 10,000 of them).
-                if turn.work > WORK:
+                if turn.work > most:
+                    if kind is Publish or kind is Settle:
+                        return self._put_back(commands)
                     again = kind is Disconnect and engine.attached(command.session)
-                    return self._put_back(commands, [command] if again else [])
+                    rest = chain([command] if again else [], commands)
+                    return self._go_on_beside(rest, turn, touched, blobs)
                 if (at := now()) - before > LONG_S:
                     self.blame.saw(at - before, command)
                 before = at
         except Exception:
             tell_blamed(self._listener, command, waiting + inbox)
             raise
+
+    def _go_on_beside(self, rest: Iterator[Command], turn: Turn, touched: Touched, blobs: list[Blob]) -> None:
+        """Enough consumers have come or gone: of the rest, and of all that waits, what needs no order with them."""
+        late, self._inbox = self._inbox, []
+        goes, waits = beside(chain(rest, late))
+        self._put_back(iter(waits))
+        if goes:
+            self._carry_out([], goes, turn, touched, blobs)
 
     def _in_pieces(self, command: Command | None, work: Iterator[None], of: TurnParts) -> None:
         """The rest of this turn is carried out piece by piece; nothing else happens before its end."""

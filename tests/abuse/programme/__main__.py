@@ -30,7 +30,7 @@ def beside(name: str, place: Place, seconds: float, rate: int) -> Polite:
     polite = Polite(place.port, rate)
     line = [sys.executable, "-m", "tests.abuse.programme.abusers", name]
     line += [str(port) for port in (place.port, place.ws_port, place.edge)]
-    abuser = subprocess.Popen([*line, str(seconds + 30)]) if name else None
+    abuser = subprocess.Popen(["nice", "-n", "19", *line, str(seconds + 30)]) if name else None
     try:
         time.sleep(1)
         asyncio.run(polite.run(seconds))

@@ -12,7 +12,17 @@ import pytest
 from broker.config.acceptor import AcceptorSettings
 from broker.core.reasons import Reason
 from broker.edge.transport import fair_reading, tcp
-from broker.edge.transport.fair_reading import FIRST, LEAST, ROUND_S, SMALL, SMALL_S, Rounds
+from broker.edge.transport.fair_reading import (
+    FIRST,
+    LEAST,
+    PORTIONS,
+    ROUND_S,
+    SHORT_FOR_S,
+    SHORT_ROUND_S,
+    SMALL,
+    SMALL_S,
+    Rounds,
+)
 from broker.edge.transport.tcp import TcpChannel
 from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
 
@@ -139,6 +149,29 @@ def test_many_floods_share_the_time_of_a_turn_and_small_reads_do_not_wait():
     assert longest < 3 * ROUND_S, "ten times 9 ms without turns"
     shares = [len(session.got) for session in world.sessions[:-1]]
     assert min(shares) > 0.8 * max(shares)
+
+
+def test_turns_are_short_while_somebody_sends_little_and_long_when_nobody_does():
+    """His message goes through three turns, and each was 3 ms of a flood's reads: 12 ms in the middle."""
+    world = World(cost=5e-8)
+    flood, polite = world.connect(), world.connect()
+
+    def turns(count, every):
+        spans = []
+        for n in range(count):
+            if flood._transport.reading:
+                flood.data_received(b"x" * 500_000)
+            if every and n % every == 0:
+                polite.data_received(b"h" * 1000)  # 50 µs
+            spans.append(world.turn())
+        return spans
+
+    assert max(turns(100, 0)[20:]) > 0.8 * ROUND_S
+    assert max(turns(100, 5)[20:]) <= SHORT_ROUND_S + SHORT_ROUND_S / PORTIONS + 1e-4
+    after = turns(300, 0)
+    long = [at for at, span in enumerate(after) if span > 0.8 * ROUND_S]
+    assert sum(after[: long[0]]) == pytest.approx(SHORT_FOR_S, rel=0.1), "as before, when he has been silent for that"
+    assert flood.portion > LEAST
 
 
 @pytest.mark.parametrize("user", ["ada", "bob"])

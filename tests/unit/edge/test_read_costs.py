@@ -11,7 +11,7 @@ import pytest
 
 from broker.core.commands import Publish
 from broker.edge.session.session import BURST
-from broker.edge.transport.fair_reading import FIRST, LEAST, PORTION_S, ROUND_S, Rounds
+from broker.edge.transport.fair_reading import FIRST, LEAST, PORTIONS, ROUND_S, Rounds
 
 from .bench import Bench
 
@@ -182,7 +182,7 @@ async def test_bytes_that_have_only_come_say_nothing_of_what_they_cost() -> None
     reader = SimpleNamespace(portion=FIRST)
     began = rounds.began()
     session.receive(b"".join([frame % n for n in range(1000, 3000)]))
-    now += PORTION_S
+    now += ROUND_S / PORTIONS
     rounds.spent(reader, began, 2000 * len(frame % 1000))
     assert LEAST <= reader.portion <= (BURST + 1) * len(frame % 1000)
 

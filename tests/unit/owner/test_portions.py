@@ -6,11 +6,11 @@ import pytest
 
 from broker.config.settings import JournalSettings, Settings
 from broker.core.address import AckMode, Routing
-from broker.core.commands import Command, Publish, Settle, Subscribe, Transact
+from broker.core.commands import Command, Disconnect, Publish, Settle, Subscribe, Transact
 from broker.core.effects import Deliver, Done
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
-from broker.owner.shard.portions import MOST, TURN, portion
+from broker.owner.shard.portions import MOST, TURN, beside, portion
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of
@@ -141,3 +141,18 @@ def test_selectors_as_long_as_may_be_are_compiled_one_a_turn(monkeypatch) -> Non
         world.shard.submit([subscribe])
     assert world.turns() == [1, 1, 1, 1]
     assert len(world.shard.engine(SLOT).shown.consumers) == 5
+
+
+def test_beside_consumers_that_come_and_go_only_what_needs_no_order_goes_on() -> None:
+    def send(session: int, number: int | None = None) -> Publish:
+        dedup = None if number is None else (77, number)
+        return Publish(SLOT, session, 0, "q", Routing.ANYCAST, run_of(b"x"), dedup=dedup)
+
+    end, come = Disconnect(SLOT, 1), Subscribe(SLOT, 2, 0, 9, "q", Routing.ANYCAST, AckMode.AUTO)
+    first, behind, other, late = send(2), send(2), send(3), ack(1)  # ack: of session 2
+    assert beside([end, first, come, behind, other, late]) == ([first, other], [end, come, behind, late])
+    # An edge has numbered what it sends to a slot: a later number may not come before an earlier one.
+    commit = Transact(SLOT, 4, 0, [send(4)], dedup=(77, 5))
+    numbered, elsewhere = send(5, 6), Publish(SLOT + 1, 5, 0, "r", Routing.ANYCAST, run_of(b"x"), dedup=(77, 6))
+    assert beside([commit, numbered]) == ([], [commit, numbered])
+    assert beside([commit, elsewhere]) == ([elsewhere], [commit]), "numbers are of a slot"

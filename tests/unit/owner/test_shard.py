@@ -74,6 +74,40 @@ def test_a_session_of_one_slot_with_many_consumers_ends_in_pieces_too() -> None:
     assert left == 0 and [effect.seq for effect in owner.effects if isinstance(effect, Done)] == [7]
 
 
+def test_what_others_send_does_not_wait_for_consumers_that_end() -> None:
+    """1,000 consumers that went with their connection, again and again: a neighbour waited 50 ms for each receipt."""
+    owner = Owner()
+    slot = slot_of("q")
+    owner.ask(*[Subscribe(slot, 1, 0, 5 + n, "q", Routing.ANYCAST, AckMode.INDIVIDUAL) for n in range(500)])
+    owner.shard.submit([Disconnect(slot, 1), publish("w.x", seq=8), subscribe(2, "z", session=2, seq=9)])
+    owner.effects = []
+    told: dict[int, int] = {}
+    while owner.machine.turn() or owner.machine.busy():
+        for effect in owner.effects:
+            if isinstance(effect, Done):
+                told.setdefault(effect.seq, owner.consumers())
+        for io in owner.machine.busy():
+            io.run_one()
+    assert list(told) == [8, 9] and told[8] > 400, "the message was first, the subscription behind the end"
+    assert owner.consumers() == 0
+
+
+def test_nor_does_it_wait_for_consumers_that_come() -> None:
+    """A thousand SUBSCRIBEs before it were more than a portion: it was not looked at for as many turns."""
+    owner = Owner()
+    comes = [Subscribe(slot_of(f"c{n}"), 1, 0, 5 + n, f"c{n}", Routing.ANYCAST, AckMode.AUTO) for n in range(1000)]
+    owner.shard.submit([*comes, publish("w.x", seq=8), Barrier(0, 1, 9)])
+    owner.effects = []
+    told: dict[int, int] = {}
+    while owner.machine.turn() or owner.machine.busy():
+        for effect in owner.effects:
+            if isinstance(effect, Done):
+                told.setdefault(effect.seq, owner.consumers())
+        for io in owner.machine.busy():
+            io.run_one()
+    assert told[8] <= 2 * WORK and told[9] == 1000
+
+
 def test_a_read_full_of_new_queues_is_carried_out_in_pieces() -> None:
     """Each is 30 µs more than a message for one that is there."""
     owner = Owner()

@@ -76,8 +76,8 @@ def test_one_that_is_refused_has_done_nothing(world: World) -> None:
 
 
 def test_small_ones_are_one_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = commit([send(name) for name in NAMES[:50]])
+    few = commit([send(name) for name in NAMES[:30]])
     assert not transact.large(few)
     world.shard.submit([few])
     world.turn()
-    assert world.handled == 50
+    assert world.handled == 30
