@@ -66,7 +66,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix=f"oracle-{name}-", ignore_cleanup_errors=True) as folder:
             theirs, ours = Path(folder, "peer"), Path(folder, "ours")
             theirs.mkdir()
-            settings = {"edge.dialect": name, "journal.segment_bytes": 1 << 20, "edge.notifications": True}
+            settings = {"edge.dialect": name, "journal.segment_bytes": 1 << 20}
             scripts = [each for each in script.read(HERE / f"{name}.script") if given.only in each.name]
             try:
                 if name == "artemis":
