@@ -1,0 +1,1 @@
+"""What kubectl runs as `kubectl stampede`."""
