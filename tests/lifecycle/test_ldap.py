@@ -10,7 +10,7 @@ import pytest
 
 from broker.core.errors import Code
 from tests.abuse.certificates import authority, issued
-from tests.harness import Broker, Client, scratch
+from tests.harness import Broker, Client, scratch, until
 from tests.harness.broker import free_ports
 from tests.harness.secrets import add_user
 
@@ -91,7 +91,7 @@ def test_users_of_the_directory_come_in(house: House, people: dict[str, str], ki
 
 def test_a_directory_that_somebody_else_plays_is_not_asked(house: House, people: dict[str, str]) -> None:
     refused(house.join("ada", kind="wrong"))
-    assert "nobody new can log in by LDAP" in house.broker.log()
+    until(lambda: "nobody new can log in by LDAP" in house.broker.log(), house.broker.log)
 
 
 def test_who_is_in_the_table_is_judged_by_the_table_alone(house: House, people: dict[str, str]) -> None:

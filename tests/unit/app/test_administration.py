@@ -147,7 +147,7 @@ def test_everybody_is_given_to_everybody_once(monkeypatch, notifications):
             return []
 
     monkeypatch.setattr(subject, "Api", FakeApi)
-    edge: Any = Recorder(next_consumer=lambda: 1, permissions="of now")
+    edge: Any = Recorder(next_consumer=lambda: 1, permissions="of now", queue_wildcards=Recorder())
     admin: Any = Recorder(steps=Recorder())
     settings, config, topology, tokens = Settings(edge=EdgeSettings(notifications=notifications)), "c", "t", "k"
     listeners: Any = SimpleNamespace(rows=lambda: [])
@@ -156,7 +156,7 @@ def test_everybody_is_given_to_everybody_once(monkeypatch, notifications):
         it, admin, settings, "owners", edge, listeners, Auth(), lambda commands: True, config, topology, tokens  # type: ignore[arg-type]
     )  # fmt: skip
     assert isinstance(found, FakeApi) and len(made) == 1
-    assert made[0][1] == "owners" and made[0][4] is it and made[0][-3:] == (config, topology, tokens)
+    assert made[0][1] == "owners" and made[0][4] is it and made[0][-4:-1] == (config, topology, tokens)
     desk = made[0][7]
     assert edge.calls["give_others_to"] == [(desk.on_effect,)], "answers to what the API asks of owners"
     assert len(edge.calls["managed_by"]) == 1

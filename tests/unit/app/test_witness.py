@@ -32,7 +32,7 @@ async def test_a_standstill_is_told_once_with_what_the_engine_is_at(monkeypatch,
         witness.look()
         witness.look()
 
-    monkeypatch.setattr("broker.engine.engine.publish", stuck)
+    monkeypatch.setattr("broker.engine.publishing.numbered.publish", stuck)
     command = Publish(42, 17, 0, "orders", Routing.ANYCAST, Run((), b"", [b"x"], 1))
     engine.handle(command, Turn(1, 1))
     (line,) = [record.getMessage() for record in caplog.records]
@@ -55,7 +55,7 @@ async def test_a_step_without_end_throws_and_many_that_end_do_not(monkeypatch, c
         while burnt() < end:
             pass
 
-    monkeypatch.setattr("broker.engine.engine.publish", busy)
+    monkeypatch.setattr("broker.engine.publishing.numbered.publish", busy)
     witness = Witness(asyncio.get_running_loop(), asyncio.get_running_loop().time)
     witness.start()
     try:

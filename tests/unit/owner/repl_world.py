@@ -136,6 +136,7 @@ class Near:
         self.world, self.owner, self.peer, self.life = world, owner, peer, owner.life
         self.end = None
         self.other: Near | None = None
+        self.names: frozenset[str] = frozenset()
         self.over = self.mute = False
         self.last = 0.0
         self.pending = 0

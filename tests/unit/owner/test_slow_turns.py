@@ -69,7 +69,8 @@ def test_steps_are_counted_by_length_and_slow_ones_named_once_a_second(caplog):
         "a turn took 60 ms, everybody else has waited: the next (1 more slow ones since the last line)",
     ]
     families = {metric.name: metric for metric in steps.metrics()}
-    (_, (bounds, counts, total)), _ = families["stomp_step_seconds"].samples
+    (_, of_turns), _ = families["stomp_step_seconds"].samples
+    bounds, counts, total = of_turns.bounds, of_turns.counts, of_turns.total
     assert sum(counts) == 1004 and counts[0] == 1000 and counts[1] == 1
     assert len(counts) == len(bounds) + 1
     assert total == pytest.approx(1000 * 0.0005 + 0.004 + 0.56)
