@@ -69,6 +69,7 @@ CREATED: list[tuple[str, Spec, str]] = [
     (ACCEPTOR, {"replicas": 2, "autoscaling": {}}, "either spec.replicas or spec.autoscaling"),
     (ACCEPTOR, {"autoscaling": {"minReplicas": 5, "maxReplicas": 4}}, "minReplicas is above maxReplicas"),
     (ACCEPTOR, listener(port=61680), "are used by the broker itself"),
+    (ACCEPTOR, {**listener(port=61681), "adminTls": {"secretName": "console"}}, "port 61681 is that of adminTls"),
     (ACCEPTOR, listener(connectionTtlMinMs=5000, connectionTtlMaxMs=4000), "connectionTtlMinMs is above"),
     (ACCEPTOR, listener(connectionTtlMs=10), "connectionTtlMs is not between"),
     (ACCEPTOR, listener(transport="stomp", wsEncoder="text"), "need transport websocket or both"),
