@@ -18,5 +18,5 @@ class TracingSettings:
     )  # fmt: skip
     most_per_s: int = setting(
         100, "messages", "traced in a second by one process; further ones are not",
-        "a span costs as much CPU as ten messages", most=10_000,
+        "a span is several objects and an entry of an export", most=10_000,
     )  # fmt: skip
