@@ -48,6 +48,7 @@ class Thrown(ClusterHistory):
         def poisoned(self, turn):
             if history.safety and history.loop.now > 0.8 and history.due(self.number):
                 history.throws.append(self.number)
+                history.model.calm = False  # its owner ends, and what is not durable with it
                 raise Planted(PLANTED)
             return flush(self, turn)
 

@@ -12,13 +12,14 @@ bounded. Must not know what commands do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from broker.core.commands import Command, Hold, Prepare, Publish, Settle, Transact
 
 TURN: Final = 300
 """Units of one turn, of some 10 µs each."""
-WORK: Final = 32
+WORK: Final = 64
 """Queues and consumers that begin or end in one turn, of some 50 µs each: nobody knows beforehand how many those of a
 command are. What others send and acknowledge goes on beside them (beside)."""
 FEW: Final = 4
@@ -62,24 +63,28 @@ def beside(rest: Iterable[Command]) -> tuple[list[Command], list[Command]]:
 
     Messages and acknowledgements of other sessions do not wait for a thousand consumers that come or go. What a session
     sends stays in order, and so does what an edge has numbered for a slot (deferred.py). Of two sessions neither has
-    been told that its command has happened, so none knows which one was first. What is looked at is MOST and what a
-    read has brought beyond that; what goes on is a portion."""
+    been told that its command has happened, so none knows which one was first. MOST are looked at, and a portion goes
+    on; a Settle does not overtake what concerns its consumer and says no session (Grant, Confirm)."""
     goes: list[Command] = []
     waits: list[Command] = []
     left = TURN
     sessions: set[int] = set()
     numbered: set[tuple[int, int]] = set()
-    for command in rest:
+    consumers: set[int] = set()
+    coming = iter(rest)
+    for command in islice(coming, MOST):
         dedup = command.dedup if isinstance(command, Publish) else None
         token = (command.slot, dedup[0]) if dedup is not None else None
         small = isinstance(command, Publish | Settle) and command.session not in sessions and token not in numbered
-        if small and left > 0:
+        if small and left > 0 and getattr(command, "consumer", -1) not in consumers:
             goes.append(command)
             left -= units(command)
             continue
         waits.append(command)
         sessions.add(getattr(command, "session", 0))
+        consumers.add(getattr(command, "consumer", 0))
         dedup = getattr(command, "dedup", None)
         if dedup is not None:
             numbered.add((command.slot, dedup[0]))
+    waits.extend(coming)
     return goes, waits

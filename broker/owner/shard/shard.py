@@ -404,8 +404,7 @@ class Shard:
         deferred = self._deferred
         command: Any = None
         now, at = self._turns.now, 0.0
-        before = now()
-        most = turn.work + WORK
+        before, most = now(), turn.work + WORK
         try:
             commands = chain(deferred.some(waiting), inbox) if waiting else iter(inbox)
             for command in commands:
@@ -460,20 +459,24 @@ class Shard:
                 # Begins and ends of consumers: nobody could know beforehand how many a command has (a session with
                 # 10,000 of them).
                 if turn.work > most:
-                    if kind is Publish or kind is Settle:
-                        return self._put_back(commands)
-                    again = kind is Disconnect and engine.attached(command.session)
-                    rest = chain([command] if again else [], commands)
-                    return self._go_on_beside(rest, turn, touched, blobs)
+                    rest = chain([command] if kind is Disconnect and engine.attached(command.session) else [], commands)
+                    if not self._alone or kind is Publish or kind is Settle:
+                        return self._put_back(rest)
+                    break
                 if (at := now()) - before > LONG_S:
                     self.blame.saw(at - before, command)
                 before = at
+            else:
+                return
         except Exception:
             tell_blamed(self._listener, command, waiting + inbox)
             raise
+        # Behind the `except`: what throws there is not of this command.
+        self._go_on_beside(rest, turn, touched, blobs)
 
     def _go_on_beside(self, rest: Iterator[Command], turn: Turn, touched: Touched, blobs: list[Blob]) -> None:
-        """Enough consumers have come or gone: of the rest, and of all that waits, what needs no order with them."""
+        """Enough consumers have come or gone: of the rest, and of what waits, what needs no order with them. Not in a
+        cluster: an edge that says again what it has, to a new leader, says it in an order that counts."""
         late, self._inbox = self._inbox, []
         goes, waits = beside(chain(rest, late))
         self._put_back(iter(waits))

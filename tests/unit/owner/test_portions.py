@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.settings import JournalSettings, Settings
 from broker.core.address import AckMode, Routing
-from broker.core.commands import Command, Disconnect, Publish, Settle, Subscribe, Transact
+from broker.core.commands import Command, Confirm, Disconnect, Publish, Settle, Subscribe, Transact
 from broker.core.effects import Deliver, Done
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
@@ -156,3 +156,15 @@ def test_beside_consumers_that_come_and_go_only_what_needs_no_order_goes_on() ->
     numbered, elsewhere = send(5, 6), Publish(SLOT + 1, 5, 0, "r", Routing.ANYCAST, run_of(b"x"), dedup=(77, 6))
     assert beside([commit, numbered]) == ([], [commit, numbered])
     assert beside([commit, elsewhere]) == ([elsewhere], [commit]), "numbers are of a slot"
+
+
+def test_beside_looks_at_a_bounded_part_and_keeps_the_order_of_a_consumer() -> None:
+    """An edge that ends with 25,000 sessions: each of 800 turns looked at all that were left."""
+    ends: list[Command] = [Disconnect(SLOT, n) for n in range(MOST)]
+    late = Publish(SLOT, MOST + 1, 0, "q", Routing.ANYCAST, run_of(b"x"))
+    assert beside([*ends, late]) == ([], [*ends, late])
+    confirm = Confirm(SLOT, 5, 1)
+    assert beside([confirm, ack(1)])[0] == []
+    sends: list[Command] = [Publish(SLOT, n, 0, "q", Routing.ANYCAST, run_of(b"x")) for n in range(1, 500)]
+    goes, waits = beside([ends[0], *sends])
+    assert goes == sends[:TURN] and waits == [ends[0], *sends[TURN:]], "a portion"

@@ -12,7 +12,7 @@ from broker.core.commands import (
     Subscribe,
     UnsubscribeAll,
 )
-from broker.core.effects import Deliver, Done
+from broker.core.effects import Deliver, Done, Refused
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
 from broker.owner.shard.portions import WORK
@@ -106,6 +106,29 @@ def test_nor_does_it_wait_for_consumers_that_come() -> None:
         for io in owner.machine.busy():
             io.run_one()
     assert told[8] <= 2 * WORK and told[9] == 1000
+
+
+def test_who_went_before_is_not_told_of_what_throws_beside(monkeypatch) -> None:
+    """His 33rd SUBSCRIBE had been carried out when somebody else's message threw; he was told not to repeat it."""
+    owner = Owner()
+    comes = [Subscribe(slot_of(f"c{n}"), 1, n, 5 + n, f"c{n}", Routing.ANYCAST, AckMode.AUTO) for n in range(1, 41)]
+    handle = Engine.handle
+
+    def throws(self, command, turn) -> None:
+        if isinstance(command, Publish):
+            raise ZeroDivisionError
+        handle(self, command, turn)
+
+    monkeypatch.setattr(Engine, "handle", throws)
+    owner.shard.submit([*comes, publish("w.x", seq=8)])
+    owner.effects = []
+    monkeypatch.setattr(Owner, "on_stopped", lambda self, why: None)
+    owner.machine.turn()
+    blamed, *others = [(effect.session, effect.seq) for effect in owner.effects if isinstance(effect, Refused)]
+    done = len(comes) - len(others)
+    assert blamed == (9, 8) and done > 0 and others == [(1, n) for n in range(done + 1, 41)], (
+        "they were not carried out"
+    )
 
 
 def test_a_read_full_of_new_queues_is_carried_out_in_pieces() -> None:
