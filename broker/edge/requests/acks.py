@@ -30,12 +30,12 @@ def acks(session: Session, event: Acks) -> None:
     while start < total:
         handle, _, _ = ids[start].rpartition(b"-")
         sub = session.handles.get(handle)
-        if sub is None:
+        if sub is None and not session.edge.queue_wildcards.ended(session.id, handle):
             raise _unknown(ids[start])
         end, most = start + 1, min(total, start + MOST_IDS)
         while end < most and ids[end].startswith(handle) and ids[end].rpartition(b"-")[0] == handle:
             end += 1
-        if event.subscriptions is not None and session.version is Version.V11:
+        if sub is not None and event.subscriptions is not None and session.version is Version.V11:
             for value in set(event.subscriptions[start:end]):
                 _check_subscription(session, sub, unescape(value.decode(), Version.V11))
         skip = len(handle) + 1
@@ -44,7 +44,7 @@ def acks(session: Session, event: Acks) -> None:
         except ValueError:
             raise _unknown(ids[start]) from None
         receipts = event.receipts if end == total else None
-        if sub.browses:
+        if sub is None or sub.browses:
             if receipts:
                 session.answer_now(receipts)
         elif sub.order is None:

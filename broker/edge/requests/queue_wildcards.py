@@ -9,14 +9,14 @@ Owners tell nobody what queues there are, so they are asked, by one edge once fo
 there is such a subscription. Whoever consumes a queue by its own name is not different for them.
 
 Rule: a part is made of the standing one, and is like it but for address, slot and number. PIECE of them are made in a
-step. Must not know owners.
+step, and nobody is asked again before all that was found has been gone through. Must not know owners.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from broker.core.address import Routing
@@ -28,7 +28,7 @@ from ..quotas.quotas import Resource
 from ..session.session import Session
 from ..subscriptions.split_subscription import Fan
 from ..subscriptions.subscription import SlotSubscription
-from ..transport.timers import TimerWheel
+from ..transport.timers import Handle, TimerWheel
 
 log = logging.getLogger("stampede.edge")
 
@@ -38,8 +38,12 @@ SPARE: Final = 20
 """A look may take one part in so many of the time."""
 MOST: Final = 1000
 """Queues of one wildcard."""
+REMEMBERED: Final = 10_000
+"""Parts of all connections whose queues are gone."""
 PIECE: Final = 50
-"""Parts that are made in one step."""
+"""Parts that are made in one step, …"""
+LOOKED: Final = 1000
+"""… or so many names looked at: of a thousand wildcards with a thousand queues each a million are known."""
 
 Found = Callable[[Mapping[str, Sequence[str]]], None]
 Find = Callable[[Iterable[str], int, Found], None]
@@ -80,14 +84,21 @@ class QueueFan(Fan):
 class QueueWildcards:
     """Of one edge."""
 
-    __slots__ = ("_all", "_asked", "_edge", "_find", "_new", "_timed")
+    __slots__ = ("_all", "_asked", "_edge", "_ended", "_find", "_found", "_fresh", "_last", "_next", "_timer")
 
     def __init__(self, edge: Watching) -> None:
         self._edge = edge
         self._find: Find | None = None
         self._all: list[QueueFan] = []
-        self._new: deque[tuple[QueueFan, str]] = deque()
-        self._timed = False
+        self._found: deque[tuple[QueueFan, Iterator[str]]] = deque()
+        """Names that are still to be looked at."""
+        self._fresh = False
+        """Somebody is there for whom nobody was asked yet."""
+        self._last = self._next = 0.0
+        """When the last look was over, and when the next one may begin."""
+        self._timer: Handle | None = None
+        self._ended: dict[bytes, int] = {}
+        """Handle of a part whose queue is gone → session."""
         self._asked = 0.0
         """When; 0: nothing is under way."""
 
@@ -103,7 +114,8 @@ class QueueWildcards:
         """It has its standing part."""
         assert isinstance(fan, QueueFan)
         self._all.append(fan)
-        self._look()
+        self._fresh = True
+        self._plan()
 
     def lost(self, sub: SlotSubscription) -> bool:
         """A queue has gone: is it one of a wildcard, which goes on without it."""
@@ -112,13 +124,37 @@ class QueueWildcards:
             return False
         fan.parts.remove(sub)
         fan.names.discard(sub.address)
+        self._ended[sub.handle] = fan.session.id
+        if len(self._ended) > REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+        order = sub.order
         fan.session.remove_part(sub)
+        if order is not None:
+            order.lost(sub)
         return True
 
-    def _look(self) -> None:
-        self._timed = False
-        if self._asked or self._find is None:
+    def ended(self, session: int, handle: bytes) -> bool:
+        """Was it that of a queue which is gone: an ACK of what came of it is late, and no mistake."""
+        return self._ended.get(handle) == session
+
+    def _plan(self) -> None:
+        """When to look next: SPARE times as long after a look as that took, and LOOK_S where nobody is new."""
+        if self._asked or self._found:
             return
+        at = self._next if self._fresh else max(self._next, self._last + LOOK_S)
+        if self._timer is not None:
+            self._edge.beats.cancel(self._timer)
+            self._timer = None
+        if at <= self._edge.clock.monotonic():
+            self._look()
+        else:
+            self._timer = self._edge.beats.deadline(at, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._asked or self._found or self._find is None:
+            return
+        self._fresh = False
         self._all = [fan for fan in self._all if fan.live]
         if self._all:
             self._asked = self._edge.clock.monotonic()
@@ -126,31 +162,40 @@ class QueueWildcards:
 
     def _seen(self, found: Mapping[str, Sequence[str]]) -> None:
         now = self._edge.clock.monotonic()
-        again = now + max(LOOK_S, SPARE * (now - self._asked))
+        self._last, self._next = now, now + SPARE * (now - self._asked)
         self._asked = 0.0
-        missed = False
         for fan in self._all:
-            if fan.pattern not in found:
-                missed = True  # it has come while the others were asked for
-            self._new.extend([(fan, name) for name in found.get(fan.pattern, ()) if name not in fan.names])
-        if self._new:
-            self._piece()
-        if missed:
-            self._look()
-        elif not self._timed:
-            self._timed = True
-            self._edge.beats.deadline(again, self._look)
+            names = found.get(fan.pattern)
+            if names is None:
+                self._fresh = True  # it has come while the others were asked for
+            elif names:
+                self._found.append((fan, iter(names)))
+        self._piece()
 
     def _piece(self) -> None:
-        for _ in range(min(PIECE, len(self._new))):
-            fan, name = self._new.popleft()
-            if fan.live and not fan.session.leaving and name not in fan.names:
+        made = looked = 0
+        while self._found and made < PIECE and looked < LOOKED:
+            looked += 1
+            fan, names = self._found[0]
+            name = next(names, None)
+            if name is None or not fan.live or fan.session.leaving:
+                self._found.popleft()
+            elif name not in fan.names and _allowed(fan, name):
+                made += 1
                 try:
                     _join(fan, name)
                 except Exception:
                     fan.session.fault()
-        if self._new:
+        if self._found:
             self._edge.beats.soon(self._piece)
+        else:
+            self._plan()
+
+
+def _allowed(fan: QueueFan, address: str) -> bool:
+    """May he consume it. Asked at each look: what he may not he is not told of, and when he may, he is."""
+    rights = fan.session.rights
+    return rights is None or "consume" in rights.at(address, address)
 
 
 def _join(fan: QueueFan, address: str) -> None:
@@ -163,9 +208,6 @@ def _join(fan: QueueFan, address: str) -> None:
         session.fail(Code.SUBSCRIPTION_LIMIT, f"'{told}' stands for more than {MOST} queues: name fewer of them")
         return
     fan.names.add(address)
-    rights = session.rights
-    if rights is not None and "consume" not in rights.at(address, address):
-        return  # it is not among those that he is told of
     commands: list[Command] = []
     slots = edge.routes.slots(address)
     if session.usage is not None:

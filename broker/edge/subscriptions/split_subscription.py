@@ -53,7 +53,7 @@ class Order:
     `free`: messages it may still get; what waits is bounded by the parts' windows and rooms, which are given back when
     it is shown. What waits when the subscription ends goes back to its queue as redelivered."""
 
-    __slots__ = ("_cumulative", "_session", "_shown", "_sink", "_waiting", "free")
+    __slots__ = ("_cumulative", "_held", "_session", "_shown", "_sink", "_waiting", "free")
 
     def __init__(self, session: Subscriber, limit: int, cumulative: bool) -> None:
         self._session = session
@@ -61,13 +61,17 @@ class Order:
         self._cumulative = cumulative
         self._shown: deque[tuple[SlotSubscription, Sequence[int]]] = deque()
         """Only kept when an ACK may cover it."""
+        self._held: dict[SlotSubscription, int] = {}
+        """… else how many of each part."""
         self._waiting: deque[tuple[SlotSubscription, Deliver]] = deque()
         self.free = limit
 
     def holds(self, sub: SlotSubscription, ids: Sequence[int]) -> None:
         """The client has these already, in this order: it got them before anybody kept count."""
         self.free -= len(ids)
-        if self._cumulative and ids:
+        if not self._cumulative:
+            self._held[sub] = len(ids)
+        elif ids:
             self._shown.append((sub, ids))
 
     def deliver(self, sub: SlotSubscription, effect: Deliver) -> None:
@@ -93,6 +97,8 @@ class Order:
         self.free -= len(run)
         if self._cumulative:
             self._shown.append((sub, run.ids))
+        else:
+            self._held[sub] = self._held.get(sub, 0) + len(run)
         self._sink.deliver(sub, effect)
 
     def settle(self, sub: SlotSubscription, numbers: Sequence[int]) -> list[tuple[SlotSubscription, Sequence[int]]]:
@@ -101,6 +107,7 @@ class Order:
         Raises RefusedError(NO_SUCH_DELIVERY). Call flow() when the frame is dealt with."""
         if not self._cumulative:
             self.free += len(numbers)
+            self._held[sub] = self._held.get(sub, 0) - len(numbers)
             return [(sub, numbers)]
         last: dict[SlotSubscription, int] = {}
         for number in numbers:
@@ -127,6 +134,16 @@ class Order:
         last[part] = number
         self.free += at
         return last
+
+    def lost(self, part: SlotSubscription) -> None:
+        """A part has ended by itself: what the client has of it takes nobody's place any more."""
+        if self._cumulative:
+            self.free += sum(len(ids) for sub, ids in self._shown if sub is part)
+            self._shown = deque([each for each in self._shown if each[0] is not part])
+        else:
+            self.free += max(self._held.pop(part, 0), 0)
+        self._waiting = deque([each for each in self._waiting if each[0] is not part])
+        self.flow()
 
     def flow(self) -> None:
         """Shows what waits, as far as it may be shown now."""

@@ -60,6 +60,7 @@ class PartsOrder(DeliverySink, Protocol):
     """What keeps count over all parts (split_subscription.Order)."""
 
     def settle(self, sub: SlotSubscription, numbers: Sequence[int]) -> list[tuple[SlotSubscription, Sequence[int]]]: ...
+    def lost(self, part: SlotSubscription) -> None: ...
     def flow(self) -> None: ...
 
 
@@ -227,6 +228,14 @@ class SlotSubscription:
     def join(self, fan: SubscriptionParts) -> None:
         """It is one of these parts."""
         self.fan = fan
+
+    @property
+    def window(self) -> int:
+        """Messages that it and its other parts may have unacknowledged together, as far as they said."""
+        if self.ack is AckMode.AUTO:
+            return 0
+        parts = [self] if self.fan is None else self.fan.parts
+        return sum([part.model.credit_messages for part in parts if part.model is not None])
 
     def asks(self, model: Subscribe) -> None:
         """That is what it asks its slot for, and another one when there is one (growing.py)."""

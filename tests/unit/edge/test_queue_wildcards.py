@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from broker.core.address import TEMPORARY, Routing
 from broker.core.commands import Subscribe, Unsubscribe
-from broker.core.effects import ConsumerClosed, Done
+from broker.core.effects import ConsumerClosed, Deliver, Done
+from broker.core.message import Run
 from broker.core.reasons import Reason
 from broker.edge.requests import queue_wildcards
 from broker.edge.requests.queue_wildcards import MOST, PIECE, Found
@@ -140,3 +142,92 @@ async def test_a_connection_has_a_number_of_them(often: None) -> None:
     for command in [each for each in bench.port.commands if isinstance(each, Subscribe)]:
         bench.edge.on_effects([Done(session.id, command.seq)])
     assert b"max_wildcard_subscriptions" in wire.take()
+
+
+class Counted(list[str]):
+    """How many of its names were looked at."""
+
+    seen = 0
+
+    def __iter__(self) -> Any:
+        for name in super().__iter__():
+            Counted.seen += 1
+            yield name
+
+
+async def test_what_is_known_is_looked_at_in_pieces_and_nobody_is_asked_meanwhile(
+    often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand wildcards of a thousand queues each are a million looks, each second."""
+    bench, known, session, _ = made(*[f"a.q{n}" for n in range(40)])
+    for n in range(10):
+        session.receive(b"SUBSCRIBE\nid:w%d\ndestination:/queue/a.>\nack:client-individual\n\n\0" % n)
+    known.answer()
+    await turns(lambda: len(parts(bench)) == 11 * 40 and known.waiting)
+    monkeypatch.setattr(queue_wildcards, "LOOKED", 100)
+    known.names, Counted.seen, asked = Counted(known.names), 0, len(known.asked)
+    known.answer()
+    steps = []
+    while len(known.asked) == asked:
+        steps.append(Counted.seen)
+        await asyncio.sleep(0 if Counted.seen < 11 * 40 else 0.001)
+        assert len(steps) < 5000
+    assert steps[0] <= 100 and max(b - a for a, b in pairwise(steps)) <= 100
+    assert Counted.seen == 11 * 40, "all of them before anybody is asked again"
+
+
+async def test_who_comes_and_goes_does_not_have_others_looked_for_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each SUBSCRIBE between two looks left a chain of timers of its own: 4 looks a second became 23, and stayed so."""
+    monkeypatch.setattr(queue_wildcards, "LOOK_S", 0.1)
+    _, known, session, _ = made("a.x")
+    known.answer()
+    for n in range(20):
+        session.receive(b"SUBSCRIBE\nid:w%d\ndestination:/queue/a.>\n\n\0UNSUBSCRIBE\nid:w%d\n\n\0" % (n, n))
+        await asyncio.sleep(0)
+        if known.waiting:
+            known.answer()
+    asked, began = len(known.asked), asyncio.get_running_loop().time()
+    while asyncio.get_running_loop().time() - began < 1.0:
+        if known.waiting:
+            known.answer()
+        await asyncio.sleep(0.01)
+    assert 2 <= len(known.asked) - asked <= 12
+
+
+async def test_what_may_not_be_consumed_takes_no_place_and_is_consumed_when_it_may(often: None) -> None:
+    bench, known, session, _ = made("a.mine", *[f"a.secret{n}" for n in range(MOST)])
+    allowed = {"a.mine"}
+
+    class Rights:
+        def at(self, address: str, queue: str | None) -> frozenset[str]:
+            return frozenset({"consume"} if address in allowed else ())
+
+    session.rights = Rights()
+    known.answer()
+    assert [part.address for part in parts(bench)] == ["a.mine"] and not session.leaving
+    await turns(lambda: known.waiting)
+    allowed.add("a.secret7")
+    known.answer()
+    await turns(lambda: known.waiting)
+    assert [part.address for part in parts(bench)] == ["a.mine", "a.secret7"] and not session.leaving
+
+
+@pytest.mark.parametrize("ack", ["client", "client-individual"])
+async def test_what_was_held_of_a_queue_that_is_gone_takes_no_place_and_its_ack_is_late(often: None, ack: str) -> None:
+    """Nothing of the other queue was ever shown, and the ACK ended the connection."""
+    bench, known = Bench(dialect="activemq"), Known("a.x", "a.y")
+    bench.edge.queue_wildcards.found_by(known.find)
+    session, wire = bench.session()
+    session.receive(f"SUBSCRIBE\nid:1\ndestination:/queue/a.>\nack:{ack}\nactivemq.prefetchSize:1\n\n\0".encode())
+    known.answer()
+    gone, other = (part.consumer for part in parts(bench))
+    wire.take()
+    bench.edge.on_effects([Deliver(gone, Run([1], b"\n", [b"one\0"], 9), 9)])
+    bench.edge.on_effects([Deliver(other, Run([2], b"\n", [b"two\0"], 9), 9)])
+    shown = wire.take()
+    assert b"one" in shown and b"two" not in shown
+    bench.edge.on_effects([ConsumerClosed(gone, Reason.QUEUE_DELETED)])
+    assert b"two" in wire.take()
+    late = shown.split(b"\nack:")[1].split(b"\n")[0]
+    session.receive(b"ACK\nid:" + late + b"\nreceipt:late\n\n\0")
+    assert b"receipt-id:late" in wire.take() and not session.leaving
