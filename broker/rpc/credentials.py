@@ -7,8 +7,10 @@ TLS stays on loopback. Knows no stream.
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import grpc
 
@@ -109,9 +111,14 @@ class Credentials:
         return read_whole(ca), read_whole(cert), read_whole(key)
 
 
+_DNS: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
+
+
 def names_of(auth: Mapping[str, Sequence[bytes]]) -> list[str]:
-    """Names in a verified certificate."""
-    return [name.decode(errors="replace") for name in auth.get("x509_subject_alternative_name", ())]
+    """DNS names in a verified certificate. gRPC gives e-mail addresses, URIs and others in one list with them, and
+    whoever may have `spiffe://…/x.owner.DOMAIN` is no owner for that."""
+    names = [name.decode(errors="replace") for name in auth.get("x509_subject_alternative_name", ())]
+    return [name for name in names if _DNS.fullmatch(name)]
 
 
 def _told_of_list(error: OSError | ValueError | None) -> None:

@@ -24,7 +24,10 @@ def revoked(path: str) -> frozenset[Issued]:
     if not pieces:
         raise ValueError(f"{path} has no list of revoked certificates (BEGIN X509 CRL)")
     for piece in pieces:
-        listed = x509.load_pem_x509_crl(piece)
+        try:
+            listed = x509.load_pem_x509_crl(piece)
+        except x509.InvalidVersion as error:  # no ValueError
+            raise ValueError(f"{path}: {error}") from None
         found.update(Issued(_cn(listed.issuer), each.serial_number) for each in listed)
     return frozenset(found)
 

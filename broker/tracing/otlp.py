@@ -133,9 +133,18 @@ class Export:
 
     def send(self) -> None:
         """All that is noted."""
-        spans = [span for note in self._notes.take() for span in self._spans.of(note)]
+        spans = [span for note in self._notes.take() for span in self._made(note)]
         for start in range(0, len(spans), BATCH):
             self._send(spans[start : start + BATCH])
+
+    def _made(self, note: SpanNote) -> list[Any]:
+        """Of a note that cannot be made into spans the others do not suffer."""
+        try:
+            return list(self._spans.of(note))
+        except Exception:
+            log.exception("a span cannot be made: internal error")
+            self._notes.lost(1)
+            return []
 
     def _send(self, spans: list[Any]) -> None:
         try:

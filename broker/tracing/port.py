@@ -106,10 +106,13 @@ class TracedPort:
 
     def _begun(self, note: SpanNote, session: int, seq: int) -> None:
         """It ends with the answer, if there is to be one."""
-        if not seq or len(self._open) >= MOST:
+        if not seq:
             self._notes.add(note)
-        else:
-            self._open.setdefault((session, seq), []).append(note)
+            return
+        self._open.setdefault((session, seq), []).append(note)
+        if len(self._open) > MOST:
+            for oldest in self._open.pop(next(iter(self._open))):
+                self._notes.add(oldest)
 
     # ── from the owners ────────────────────────────────────────────────────────────────────────────
 

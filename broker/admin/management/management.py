@@ -206,7 +206,7 @@ class MessageManagement:
     async def _names(self, asker: MessageAsker, kind: str) -> list[str]:
         """Of the virtual host; in the default one operators are told those of all."""
         host = asker.host
-        rows = await self._listed(asker.who, kind, {"q": host.root} if host.name else {})
+        rows = await self._listed(asker.who, kind, {"q": host.inside("")} if host.name else {})
         of = [row["name"] for row in rows if not host.name or host_of(row.get("address", row["name"])) == host.name]
         return sorted(set(of))
 

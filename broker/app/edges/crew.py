@@ -192,6 +192,7 @@ class Crew:
         process = await asyncio.create_subprocess_exec(
             sys.executable, *WORKER,
             stdin=asyncio.subprocess.PIPE, pass_fds=[fd for each in fds.values() for fd in each],
+            start_new_session=True,  # Ctrl-C is for the parent, who tells them when
         )  # fmt: skip
         member.begins(process)
         if self._stopping:

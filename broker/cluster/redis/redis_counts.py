@@ -12,6 +12,7 @@ Rule: accounts are told in pieces, so that nobody waits behind them. While Redis
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -21,6 +22,8 @@ import msgspec
 
 from ..tasks import Tasks
 from .redis_link import RedisAway, RedisLink
+
+log = logging.getLogger("stampede.redis")
 
 EVERY_S = 0.5
 KEEP_S = 5.0
@@ -69,6 +72,9 @@ class RedisCounts:
                 # Also where nothing is counted yet: limits that come later hold at once.
                 counting.heard(await self._ask(others()))
             except RedisAway:
+                counting.heard(None)
+            except Exception:
+                log.exception("telling what quotas count: internal error")
                 counting.heard(None)
             await asyncio.sleep(EVERY_S)
 

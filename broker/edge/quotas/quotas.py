@@ -22,6 +22,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from broker.config.quotas import DEFAULT_HOST, EACH, LIMITS, QuotaSettings, parsed_quota
+from broker.config.settings import EdgeSettings
 from broker.core.errors import Code, RefusedError
 from broker.core.metrics import Metric
 
@@ -119,7 +120,12 @@ class Usage:
 
     def take(self, what: Resource, count: int = 1) -> None:
         """So much more. Raises RefusedError(QUOTA), and nothing is taken."""
-        self.check(what, count)
+        try:
+            self.check(what, count)
+        except RefusedError:
+            for account in self.accounts:  # nobody may use it: strangers come from thousands of addresses
+                self._quotas.tidy(account)
+            raise
         self.add(what, count)
 
     def add(self, what: Resource, count: int) -> None:
@@ -132,14 +138,22 @@ class Usage:
         """A subscription may have so many unacknowledged messages of those that it wants; one without a bound is
         taken for `default`. Raises RefusedError(QUOTA): nothing is left."""
         rooms = [room for account in self.accounts if (room := account.room(Resource.UNACKNOWLEDGED)) is not None]
-        if not rooms:
-            return wanted
-        self.check(Resource.UNACKNOWLEDGED)
-        most = min(rooms)
-        window = min(wanted if wanted <= MOST_WINDOW else max(default, 1), most)
-        self._windows[key] = window
+        if rooms:
+            self.check(Resource.UNACKNOWLEDGED)
+            wanted = min(wanted if wanted <= MOST_WINDOW else max(default, 1), *rooms)
+        self.subscribed(key, wanted, default)
+        return wanted
+
+    def subscribed(self, key: str, window: int, default: int) -> None:
+        """It has such a window: counted also where nothing limits it, because a limit may come."""
+        window = self._windows[key] = window if window <= MOST_WINDOW else max(default, 1)
         self.add(Resource.UNACKNOWLEDGED, window)
-        return window
+
+    def hold(self, windows: Mapping[str, int], settings: EdgeSettings) -> None:
+        """It has these subscriptions already. 0: one that holds nothing."""
+        for key, window in windows.items():
+            if window:
+                self.subscribed(key, window, settings.consumer_window_messages)
 
     def unsubscribed(self, key: str) -> None:
         """What its window was is free."""

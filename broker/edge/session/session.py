@@ -63,9 +63,8 @@ NO_HANDLES: dict[bytes, SlotSubscription] = {}
 
 def weight(sub: SlotSubscription) -> int:
     """What a part of a subscription counts among edge.quotas."""
-    if sub.wide:  # its other parts come into being with their first message
-        return SLOTS if sub.slot == STANDING else 0
-    return 1
+    # Other parts of a wildcard come into being with their first message.
+    return 1 if not sub.wide else SLOTS if sub.slot == STANDING else 0
 
 
 BURST = 128
@@ -287,16 +286,17 @@ class Session(SessionLife):
 
     def counts(self) -> None:
         """What it uses counts where edge.quotas says now."""
-        if not self.connected or self.closed:
+        if self.closed or not self.connected:
             return
-        host, ip = self.host.name, peer_host(self.channel.peer)
+        who = self.principal, self.host.name, peer_host(self.channel.peer)
         if self.usage is not None:
-            self.usage.belongs(self.edge.quotas.of(self.principal, host, ip))
-        elif (usage := self.edge.quotas.usage(self.principal, host, ip)) is not None:
+            self.usage.belongs(self.edge.quotas.of(*who))
+        elif (usage := self.edge.quotas.usage(*who)) is not None:
             usage.add(Resource.CONNECTIONS, 1)
             usage.add(Resource.SUBSCRIPTIONS, sum(map(weight, self.handles.values())))
             if self._transactions is not None:
                 usage.add(Resource.TRANSACTIONS, len(self._transactions))
+            usage.hold({key: sub.window for key, sub in self.subscriptions.items()}, self.edge.settings.edge)
             self.usage = usage
 
     def authorised(self) -> None:

@@ -15,6 +15,7 @@ from broker.core.records import Left, MetaRecord, SettleRecord
 from ..address.address_rules import Rules
 from ..queue.queue import Queue
 from ..state import limits
+from ..state.latencies import SUBSCRIBERS
 from ..state.log_group import grouped
 from ..state.slot import Slot
 from ..state.slot_address import Address
@@ -247,6 +248,8 @@ def unbind(slot: Slot, queue: Queue) -> None:
         address.filters.remove(queue)
     if not address.queues and not address.declared:
         del slot.addresses[queue.address]
+        if slot.budget.latencies is not None:
+            slot.budget.latencies.gone(slot.number, queue.address, SUBSCRIBERS)
     elif queue.selective():
         find_rules(slot, address)
     if queue.subscription:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -203,3 +204,27 @@ def test_metrics_tell_what_is_used_and_refused():
     }  # type: ignore[misc]
     assert shown["stomp_quota_refused_total", "user:*", "max_connections"] == 1
     assert shown["stomp_quota_limit", "user:bob", "max_transactions"] == 4
+
+
+async def test_who_is_refused_leaves_no_account_behind():
+    """Anybody with a network of IPv6 made one of each of its addresses."""
+    own = Bench(quotas={"ip:*": {"max_connections": 5}, "host:/": {"max_connections": 1}})
+    connected(own)
+    before = dict(own.edge.quotas.accounts)
+    for n in range(50):
+        refusal(connected(own, f"10.1.{n}.1:1")[1])
+    assert own.edge.quotas.accounts == before
+
+
+async def test_windows_from_before_a_limit_count():
+    own = bench()
+    session, _ = connected(own)
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/q\nack:client\nprefetch-count:5000\n\n\0")
+    own.edge.limit({"user:*": {"max_unacknowledged": 100}})
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert session.usage.accounts[0].used[Resource.UNACKNOWLEDGED] == 5000
+    with pytest.raises(RefusedError):
+        session.usage.window("2", 10, 10)
+    session.receive(b"UNSUBSCRIBE\nid:1\n\n\0")
+    assert session.usage.accounts[0].used[Resource.UNACKNOWLEDGED] == 0

@@ -6,7 +6,7 @@ from typing import Any
 
 from broker.config.settings import EngineSettings
 from broker.core.address import AckMode, Routing
-from broker.core.commands import Publish, Settle, Subscribe
+from broker.core.commands import Publish, Settle, Subscribe, Unsubscribe
 from broker.core.effects import Deliver, Turn
 from broker.core.message import NO_IDS, TRACED, Run
 from broker.core.metrics import Histogram
@@ -95,3 +95,14 @@ def test_off_nothing_is_counted():
     world.turn(1000, world.subscribe(), world.publish())
     assert list(world.budget.metrics()) == []
     world.budget.forget_slot(0)
+
+
+def test_the_place_of_an_address_of_subscribers_is_free_when_it_goes():
+    """Fifty topics of any client took all places until the broker started anew."""
+    world = World(2)
+    for name in ("t1", "t2"):
+        world.turn(1000, Subscribe(0, 1, 0, 7, name, Routing.MULTICAST, ack=AckMode.AUTO))
+        world.turn(1000, Publish(0, 1, 0, name, Routing.MULTICAST, Run(NO_IDS, b"\n", [b"x\0"], 3)))
+        world.turn(1000, Unsubscribe(0, 1, 0, 7, name))
+    world.turn(1000, world.publish(), world.subscribe())
+    assert ("q", "q") in told(world.budget)
