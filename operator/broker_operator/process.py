@@ -257,7 +257,7 @@ class Operator:
             # Objects go by their owner references, keys by the sweep.
             if id.kind == BROKER:
                 await self.connections.release(id)
-            elif id.kind == ACCEPTOR:
+            if id.kind in (BROKER, ACCEPTOR):
                 self.workloads.gone(id)
             self.keyed.gone(id)
             return None

@@ -71,3 +71,17 @@ async def test_while_an_owner_gives_no_answer_the_numbers_stay(site):
     await found.round()
     traffic.let(Id(ADDRESS, "shop", "q"), {}, 0.0, "")
     assert traffic.fields(Id(ADDRESS, "shop", "q"), {})["depth"] == 7 and looked == []
+
+
+async def test_an_owner_that_says_nothing_holds_up_no_status_of_others(site):
+    found, asked, looked, _ = site
+    ask = asked.ask
+
+    async def slowly(cluster: Any, names: Any) -> dict[str, Busy]:
+        await asyncio.sleep(2 * rounds.ROUND_S)
+        return await ask(cluster, names)
+
+    asked.ask = slowly
+    task = asyncio.create_task(found.follow())
+    await eventually(lambda: looked == [Id(ADDRESS, "shop", "q")])
+    task.cancel()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from broker_operator.kube import workqueue
 from broker_operator.kube.workqueue import WorkQueue
-from broker_operator.spec.names import USER, Id
+from broker_operator.spec.names import ADDRESS, USER, Id
 
 from tests.harness.waiting import eventually
 
@@ -109,3 +109,23 @@ async def test_no_error_ends_a_worker(error, monkeypatch):
         found.add(BOB)
         await eventually(lambda: found.done.get((USER, "ok")))
         assert work.begun == [ADA, BOB] and found.done[USER, "error"] == 1
+
+
+async def test_work_that_waits_for_nothing_lets_others_have_their_turn():
+    """10,000 Addresses that are as wanted were one step of the loop, and the lease was lost meanwhile."""
+
+    async def work(id: Id) -> float | None:
+        done.append(id)
+        return None
+
+    done: list[Id] = []
+    turns = 0
+    found = WorkQueue(work, 4)
+    for number in range(200):
+        found.add(Id(ADDRESS, "shop", f"a{number}"))
+    found.start()
+    while len(done) < 200:
+        turns += 1
+        await asyncio.sleep(0)
+    await found.stop()
+    assert turns >= 20

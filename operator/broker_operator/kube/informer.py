@@ -17,6 +17,8 @@ from .kube import Kube, KubeError
 log = logging.getLogger("stampede.operator")
 
 RETRY_S = 1.0
+PIECE = 100
+"""Objects of a list taken in one step: 10,000 are a second, in which the lease is not renewed."""
 FORBIDDEN_RETRY_S = 30.0
 
 
@@ -65,8 +67,10 @@ class Informer:
             found[_id(kind, item)] = item
         for id in [id for id in self.items if id not in found]:
             self._tell(id, self.items.pop(id))
-        for id, item in found.items():
+        for seen, (id, item) in enumerate(found.items(), 1):
             self._take(id, item)
+            if not seen % PIECE:
+                await asyncio.sleep(0)
         return str(answer["metadata"]["resourceVersion"])
 
     async def _follow(self, revision: str) -> None:
@@ -92,7 +96,8 @@ class Informer:
                         self._take(id, item)
             except KubeError as error:
                 log.log(logging.DEBUG if error.status in (0, 410) else logging.ERROR, "watch of %s: %s", kind, error)
-                revision = ""
+                if error.status:
+                    revision = ""  # else the connection broke: the watch goes on where it was
                 wait = FORBIDDEN_RETRY_S if error.status in (401, 403) else RETRY_S
             except Exception:  # half an answer: nobody would notice a copy that follows no more
                 log.exception("watch of %s", kind)

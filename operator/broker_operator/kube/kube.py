@@ -96,7 +96,9 @@ class Kube:
         self._token = connection.token
         self._refresh_token = connection.token is not None and not connection.certificate_data
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=_tls(connection), limit=32), timeout=TIMEOUT
+            # Each watch has a connection for itself, sixteen of a namespace: a bound would leave none to the lease.
+            connector=aiohttp.TCPConnector(ssl=_tls(connection), limit=0),
+            timeout=TIMEOUT,
         )
         self.writes: Counter[str] = Counter()
 

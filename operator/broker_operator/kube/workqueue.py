@@ -80,6 +80,7 @@ class WorkQueue:
             self._running.add(id)
             try:
                 await self._once(id)
+                await asyncio.sleep(0)  # work that waits for nothing is no reason for others to: the lease, for one
             finally:
                 self._running.discard(id)
                 if id in self._again:

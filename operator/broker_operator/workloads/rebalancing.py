@@ -59,7 +59,12 @@ class Decided(NamedTuple):
 def proposed(view: View, last: str, weights: dict[int, int]) -> Proposal:
     """last: the id that was approved before. weights: bytes of each slot, {} = not known."""
     free = replace(view, rebalance=Rebalance())
-    calm = all(one in view.owners for one in view.homes())
+    repairs = any(step.kind is StepKind.ADD for step in foretold(replace(view, rebalance=Rebalance(held=True))))
+    calm = all(one in view.owners for one in view.homes()) and not repairs
+    if repairs:
+        return Proposal(
+            "", 0, 0, None, calm
+        )  # those are made without anybody's leave, and what they lead to is not known
     steps = foretold(free)
     adds = sorted((step.new.slot, step.owner) for step in steps if step.kind is StepKind.ADD)
     leaders = sum(step.kind is StepKind.TRANSFER for step in steps)
@@ -81,14 +86,18 @@ def decide(now: Rebalance | None, asked: str, at_once: int, found: Proposal, byt
         if asked != last:
             return _held(last, "Cancelled", f"what was on its way comes to its end, {_what(found)} are left", fields)
         if found.moves or not found.calm:
-            wait = "" if found.calm else "; an owner is away, it goes on when that is back"
+            wait = "" if found.calm else "; an owner is away, or copies are repaired: it goes on behind that"
             moving = Condition("Rebalancing", True, "Moving", f"{_what(found)} are left{wait}")
             wanted = Rebalance(False, at_once, last)
             return Decided(wanted if now != wanted else None, moving, {**fields, "state": "Moving", "id": last})
         return _held(last, "Done", "all copies are where they belong", fields)
     held = None if now is not None and now.held else Rebalance(held=True, approved=last)
     if not found.moves:
-        why = "nothing has to move" if found.calm else "an owner is away: what is to be moved is known when it is back"
+        why = (
+            "nothing has to move"
+            if found.calm
+            else "an owner is away, or copies are on their way: what is to be moved is known behind that"
+        )
         return Decided(held, Condition("Rebalancing", False, "Idle", why), fields)
     if asked == found.id and held is None:
         begun = Condition("Rebalancing", True, "Moving", f"{_what(found)} are left")
@@ -121,13 +130,13 @@ def _size(nbytes: int) -> str:
     return f"{size:.3g} {units[-1]}"
 
 
-def _speed(spec: BrokerSpec) -> int:
-    """Bytes a second at which one copy is made at most."""
+def _settings(spec: BrokerSpec) -> ClusterSettings:
+    """Of its owners."""
     try:
         tree = {"cluster": group_settings("cluster", spec.settings.get("cluster", {}))}
-        return from_tree(tree, "in spec.settings").cluster.seed_bytes_per_s
+        return from_tree(tree, "in spec.settings").cluster
     except ConfigError:  # the condition Accepted says so
-        return ClusterSettings().seed_bytes_per_s
+        return ClusterSettings()
 
 
 class Rebalancing:
@@ -152,9 +161,11 @@ class Rebalancing:
                 await cluster.commit([(cluster.keys.rebalance, revision)], [Delete(cluster.keys.rebalance)])
             return None, None, None
         found, again = await self._plan(resource.id, spec, cluster, now.approved if now is not None else "")
-        at_once = spec.owners.rebalance.moves_at_once
+        settings = _settings(spec)
+        # Owners do not begin more than max_moves, whoever asks for it, and the time told is the true one.
+        at_once = min(spec.owners.rebalance.moves_at_once, settings.max_moves)
         asked = resource.annotations.get(REBALANCE, "").strip()
-        decided = decide(now, asked, at_once, found, _speed(spec))
+        decided = decide(now, asked, at_once, found, settings.seed_bytes_per_s)
         if decided.write is not None:
             key = cluster.keys.rebalance
             if not await cluster.commit([(key, revision)], [Put(key, decided.write.encode())]):

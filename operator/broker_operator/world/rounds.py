@@ -42,6 +42,8 @@ class Rounds:
                 until = self._clock.monotonic() + ROUND_S
                 try:
                     await self.round()
+                    # An owner that says nothing takes its time, and statuses of other brokers are not for that less.
+                    until = self._clock.monotonic() + ROUND_S
                     await self._let(until)
                 except (RuntimeError, OSError) as error:  # a round is never worth the loop
                     log.warning("a round of questions to owners: %r", error)

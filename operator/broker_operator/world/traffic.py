@@ -28,6 +28,8 @@ AHEAD_S = 600.0
 """What people must hear of goes before numbers that wait for less than this; so neither waits for ever."""
 PIECE = 500
 """Addresses looked at in one step."""
+NEVER_S = 1e12
+"""So long ago was a status written that was not."""
 NUMBERS = ("depth", "consumers", "inPerSecond", "outPerSecond", "deadLettered")
 FIELDS = (*NUMBERS, "blocked", "lastChange")
 
@@ -125,7 +127,7 @@ class Traffic:
             elif (wait := _wait(status, known.fields)) is not None:
                 ahead, least = wait
                 if known.given + least <= now:
-                    item = (min(ahead - known.given, 1e18), id)
+                    item = (ahead + min(-known.given, NEVER_S), id)
                     if len(found) < most:
                         heapq.heappush(found, item)
                     elif item > found[0]:

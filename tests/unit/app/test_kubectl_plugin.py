@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import until
 from tests.harness.broker import HOST, ROOT, Broker
 
 KUBECTL = """#!/bin/sh
@@ -24,13 +25,19 @@ case "$*" in
   *port-forward*)
     trap 'echo ended >> {log}; exit 0' TERM
     echo "Forwarding from 127.0.0.1:{port} -> 61680"
+    for n in $(seq {lines}); do echo "Handling connection for {port}"; done
+    echo all told >> {log}
     while :; do sleep 0.05; done ;;
 esac
 """
 
 
-def pod(name: str, ready: str) -> dict:
-    return {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+def pod(name: str, ready: str, broker: str = "stomp") -> dict:
+    labels = {"app.kubernetes.io/instance": broker}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -47,17 +54,20 @@ class Site:
         data = {"username": b64encode(b"ada").decode(), "password": b64encode(b"secret").decode()}
         secret.write_text(json.dumps({"data": data}))
         tool.parent.mkdir()
-        tool.write_text(KUBECTL.format(log=self.log, pods=pods, secret=secret, port=port))
+        tool.write_text(KUBECTL.format(log=self.log, pods=pods, secret=secret, port=port, lines=3000))
         tool.chmod(0o755)
         self.pods, self.bin = pods, tool.parent
 
-    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        code = "from broker.app.kubectl.kubectl_plugin import plugin; plugin()"
+    def __call__(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        line, environment = self.line(*arguments), self.environment(**more)
+        return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=120)
+
+    def line(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-c", "from broker.app.kubectl.kubectl_plugin import plugin; plugin()", *arguments]
+
+    def environment(self, **more: str) -> dict[str, str]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("STAMPEDE_")}
-        environment |= {"PATH": f"{self.bin}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-        return subprocess.run(
-            [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=120
-        )
+        return environment | {"PATH": f"{self.bin}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)} | more
 
 
 @pytest.fixture
@@ -93,3 +103,32 @@ def test_without_an_edge_that_is_ready_it_says_so(site: Site):
     site.pods.write_text(json.dumps({"items": [pod("e-0", "False")]}))
     done = site("queues")
     assert done.returncode == 1 and "none of 1 edges" in done.stderr and "port-forward" not in site.log.read_text()
+
+
+def test_who_has_named_himself_does_not_act_as_somebody_else(site: Site):
+    site("queues", STAMPEDE_TOKEN="mine")
+    site("queues", STAMPEDE_LOGIN="eve", STAMPEDE_PASSCODE="x")
+    assert "get secret" not in site.log.read_text()
+    site("queues")
+    assert "get secret admin-stomp" in site.log.read_text()
+
+
+def test_what_port_forward_tells_of_each_connection_is_read(site: Site):
+    assert site("queues").returncode == 0
+    until(lambda: "all told" in site.log.read_text(), "it stands still with a full pipe")
+
+
+def test_it_leaves_no_port_forward_behind_when_it_is_ended(site: Site):
+    with subprocess.Popen(site.line("top"), env=site.environment(), stdout=subprocess.PIPE) as process:
+        until(lambda: site.log.exists() and "port-forward" in site.log.read_text(), "it did not begin")
+        process.terminate()
+        process.wait(30)
+    until(lambda: site.log.read_text().endswith("ended\n"), "the port-forward is still there")
+
+
+def test_of_two_brokers_one_is_to_be_named(site: Site):
+    site.pods.write_text(json.dumps({"items": [pod("e-0", "True"), pod("f-0", "True", "other")]}))
+    done = site("queues")
+    assert done.returncode == 1 and "other, stomp" in done.stderr and "--broker" in done.stderr
+    site("--broker", "other", "queues")
+    assert "app.kubernetes.io/instance=other" in site.log.read_text()
