@@ -158,7 +158,7 @@ def timed(what: str, work: Callable[[], object]) -> None:
 
 
 def start() -> None:
-    """Without the file's permissions: TOML alone takes 5 s for so many."""
+    """Without the file's permissions: TOML alone takes seconds for so many."""
     users = {f"u{n}": User(f"u{n}", NOBODY, (f"g{n % 1000}",)) for n in range(TABLE)}
     permissions = {f"a{n}.#": {"send": f"g{n % 1000}", "consume": f"g{n % 1000}"} for n in range(TABLE)}
     with tempfile.TemporaryDirectory() as folder:

@@ -212,6 +212,8 @@ JMS = [
 ]  # fmt: skip
 PERSISTENT = ("--header", "persistent:true")
 
+MANY = ("--traffic", "jms", "--producers", "200", "--consumers", "200", "--destinations", "200")
+
 SCENARIOS: dict[str, tuple[str, Callable[[Broker, Scale], Figures]]] = {
     "real-jms": ("1→1, nine JMS-like headers, all values vary, 64 B to 4 KB", flow(*LAG, "--traffic", "jms")),
     "real-sparse": ("1→1, 2 or 3 headers, half without content-length, up to 400 B", flow(*LAG, "--traffic", "sparse")),
@@ -219,31 +221,11 @@ SCENARIOS: dict[str, tuple[str, Callable[[Broker, Scale], Figures]]] = {
     "real-persistent": ("persistent, JMS-like, receipt each, window 100", durable(100, "--traffic", "jms")),
     "real-open-5000": (
         "200→200 over 200 queues, JMS-like, open loop 5,000/s",
-        open_loop(
-            5000,
-            "--traffic",
-            "jms",
-            "--producers",
-            "200",
-            "--consumers",
-            "200",
-            "--destinations",
-            "200",
-        ),
+        open_loop(5000, *MANY),
     ),
     "real-open-15000": (
         "200→200 over 200 queues, JMS-like, open loop 15,000/s",
-        open_loop(
-            15000,
-            "--traffic",
-            "jms",
-            "--producers",
-            "200",
-            "--consumers",
-            "200",
-            "--destinations",
-            "200",
-        ),
+        open_loop(15000, *MANY),
     ),
     "real-topic": (
         "topic 1→10, JMS-like (figures per delivery)",

@@ -52,6 +52,7 @@ from .live.cluster_tokens import ClusterTokens
 from .live.cluster_users import ClusterUsers
 from .member import ClusterProcess, advertised_admin
 from .process import process
+from .process.drained import drained
 from .topology import Topology
 
 log = logging.getLogger("stampede.edge")
@@ -222,14 +223,7 @@ class EdgeProcess(ClusterProcess):
             await self.bridges.stop()
         assert self.edge is not None
         self.listeners.stop_accepting()
-        drained = asyncio.Event()
-        self.edge.drain(drained.set)
-        try:
-            await asyncio.wait_for(drained.wait(), self.settings.edge.drain_timeout_s)
-        except TimeoutError:
-            cut = asyncio.Event()
-            self.edge.cut_off(cut.set)
-            await cut.wait()
+        await drained(self.edge, self.settings.edge.drain_timeout_s)
         await self._close()
 
     async def _close(self) -> None:

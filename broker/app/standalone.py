@@ -52,6 +52,7 @@ from .live.live_users import LiveUsers
 from .process import process
 from .process.alarm import Alarm
 from .process.bounds import fitted, memory_of
+from .process.drained import drained
 from .process.opening import Opening, uncollected
 from .process.space import LOOK_S, SpaceWatch
 from .process.traces import traces
@@ -315,14 +316,7 @@ class Standalone:
         self.listeners.stop_accepting()
         if self.processes is not None:
             await self.processes.stop()
-        drained = asyncio.Event()
-        self.edge.drain(drained.set)
-        try:
-            await asyncio.wait_for(drained.wait(), self.settings.edge.drain_timeout_s)
-        except TimeoutError:
-            cut = asyncio.Event()
-            self.edge.cut_off(cut.set)
-            await cut.wait()
+        await drained(self.edge, self.settings.edge.drain_timeout_s)
         await self._close()
         if self.shard.stopped and not self.failed.done():
             self.failed.set_result(self.shard.stopped)

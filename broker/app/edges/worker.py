@@ -43,6 +43,7 @@ from broker.seams.stream import Ended
 
 from ..process import process
 from ..process.bounds import fitted
+from ..process.drained import drained
 from ..process.logs import set_up
 from .shared import TalkClientIds, TalkNames, TalkTokens, manage
 from .start import WorkerStart, with_changed
@@ -135,14 +136,7 @@ class EdgeWorker:
         self._stopping = True
         assert self.edge is not None
         self.listeners.stop_accepting()
-        drained = asyncio.Event()
-        self.edge.drain(drained.set)
-        try:
-            await asyncio.wait_for(drained.wait(), self.settings.edge.drain_timeout_s)
-        except TimeoutError:
-            cut = asyncio.Event()
-            self.edge.cut_off(cut.set)
-            await cut.wait()
+        await drained(self.edge, self.settings.edge.drain_timeout_s)
         self.auth.close()
         self._outside.close()
         self.beats.stop()
