@@ -1,4 +1,4 @@
-"""What one user, virtual host or address of clients may use at a time: one entry of `edge.quotas`.
+"""What one user, virtual host or address of clients may use at a time, and how fast: one entry of `edge.quotas`.
 
 Rule: as settings.py; a check looks at one entry and nothing else. Who is counted with whom is decided in the edge.
 """
@@ -49,9 +49,29 @@ class QuotaSettings:
         least=-1,
     )
     max_transactions: int = setting(-1, "transactions", "open at once; -1: no limit", least=-1)
+    max_producer_rate: int = setting(
+        -1, "messages/s", "sent; what is more is read later; -1: no limit", "as edge.max_producer_rate", least=-1
+    )
+    max_producer_byte_rate: int = setting(
+        -1,
+        "bytes/s",
+        "of messages sent; what is more is read later; -1: no limit",
+        "a message goes as a whole, and what it is too large is owed",
+        least=-1,
+    )
+    max_consumer_rate: int = setting(
+        -1, "messages/s", "delivered; what is more stays in its queue; -1: no limit", least=-1
+    )
+    max_consumer_byte_rate: int = setting(
+        -1, "bytes/s", "of messages delivered; what is more stays in its queue; -1: no limit", least=-1
+    )
 
 
-LIMITS: tuple[str, ...] = tuple(field.name for field in fields(QuotaSettings))
+_NAMES = tuple(field.name for field in fields(QuotaSettings))
+RATES: tuple[str, ...] = tuple(name for name in _NAMES if name.endswith("_rate"))
+"""What waits where it is too much."""
+LIMITS: tuple[str, ...] = tuple(name for name in _NAMES if name not in RATES)
+"""What is refused where it is too much."""
 
 
 class QuotaName(NamedTuple):
@@ -88,3 +108,9 @@ def check_quota(entry: str, quota: QuotaSettings, where: str) -> None:
             f"{where}.max_logins: who logs in has not proven that he is that user, and would keep him out; set it for "
             "ip:* or host:*."
         )
+    for name in RATES:
+        if getattr(quota, name) == 0:
+            raise ConfigError(
+                f"{where}.{name}: 0 would make everybody wait for ever; take the right away instead "
+                "(edge.permissions), or write -1 for no limit."
+            )

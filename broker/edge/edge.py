@@ -37,6 +37,7 @@ from .access.outside import Outside
 from .access.permissions import Permissions, Rights
 from .destinations.directory import Directory, LocalClientIds, LocalNames
 from .destinations.partitioner import partitions_by_pattern
+from .quotas.meters import Tokens
 from .quotas.quotas import Quotas
 from .requests.growing import Newcomers
 from .requests.inbound import Inbound
@@ -48,7 +49,7 @@ from .session.counters import EdgeCounters
 from .session.expiries import Expiries
 from .session.parts import Eases, Faulty, Flushes, OpenConnection, ReadingHalf
 from .session.session import Session
-from .subscriptions.rate_limits import Tokens, make_rates
+from .subscriptions.rate_limits import make_rates
 from .subscriptions.subscription import SlotSubscription
 from .subscriptions.wildcard_subscription import Everywhere, block
 from .transport.channel import Channel
@@ -96,8 +97,7 @@ class Edge:
         of the process; None: it has no bound."""
         self.settings = settings
         self.port = port
-        self.clock = clock
-        self.beats = beats
+        self.clock, self.beats = clock, beats
         self.auth = auth
         self.boot, self._boot = boot, boot.encode()
         self.directory = directory or Directory(LocalClientIds(settings.edge.client_id_in_use), LocalNames())
@@ -111,8 +111,9 @@ class Edge:
         self._permissions = self._table(settings.edge.permissions, settings.edge.permissions_required)
         self.singly = one_by_one(engine, self.match)
         """Do messages for this address go to its owner one by one; None: no address wants that."""
-        self.rates = make_rates(settings.edge, clock, beats, tokens, self.entrances.paced)
         self.quotas, self.numbers, self.counters = Quotas(settings.edge.quotas), Numbers(boot), EdgeCounters()
+        self._new_rates = partial(make_rates, settings.edge, clock, beats, tokens, self.quotas, self.entrances.paced)
+        self.rates = self._new_rates()
         self.steps = Steps(clock)
         self.reads = self.steps.kind("read")
         self.changes = LiveChanges(self, self.steps.kind("change"))
@@ -334,6 +335,7 @@ class Edge:
     def limit(self, table: Mapping[str, Mapping[str, Any]]) -> None:
         """Other limits of users, virtual hosts and addresses of clients, for what is asked from now on."""
         self.quotas.replace(table)
+        self.rates = self.rates or self._new_rates()
         self.changes.quotas()
 
     def authorise(self) -> None:

@@ -216,6 +216,8 @@ class Operator:
                 if id.kind == ACCEPTOR:
                     self.queue.add(id, counts.EVERY_S)
         elif part in ("config", "managed"):
+            if any(place.startswith("quotas/") for place in places):
+                self.queue.add(broker, CALM_S)
             for place in places:
                 claimants = self.world.claimants(broker.namespace, broker.name, place)
                 for resource in claimants:

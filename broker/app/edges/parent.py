@@ -23,7 +23,7 @@ from broker.core.metrics import Histogram, Metric
 from broker.edge.access.listener import Listeners
 from broker.edge.destinations.directory import Directory, LocalNames
 from broker.edge.edge import Edge
-from broker.edge.subscriptions.rate_limits import LocalTokens
+from broker.edge.quotas.meters import LocalTokens
 from broker.edge.transport.channel import number_connections
 from broker.journal.journal import Journal
 from broker.link.owner_port import Rotten, broken_disk

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.edge.destinations.directory import Done, Holder, LocalNames, in_use
-from broker.edge.subscriptions.rate_limits import LocalTokens
+from broker.edge.quotas.meters import LocalTokens
 
 PARENT: Final = 0
 """The number of the parent among those who hold client-ids; edge processes have 1, 2, …"""

@@ -13,7 +13,7 @@ from typing import Any
 from broker.core.errors import BrokerError, Code, RefusedError
 from broker.core.management import ManagementRequest
 from broker.edge.destinations.directory import Done, Holder, in_use
-from broker.edge.subscriptions.rate_limits import Granted
+from broker.edge.quotas.meters import Granted
 
 from .talk import Talk
 

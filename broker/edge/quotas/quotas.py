@@ -1,4 +1,5 @@
-"""What users, virtual hosts and addresses of clients use, and what they may (edge.quotas).
+"""What users, virtual hosts and addresses of clients use, and what they may (edge.quotas). How fast they may send and
+receive stands here too; whoever paces them (rate_limits.py) keeps the meters with the account.
 
     Account   one of them: what its connections on this edge use together, and the entry that says how much is too much
     Usage     what one connection uses, of the accounts that it belongs to: its user's, its host's, its address'
@@ -21,12 +22,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
-from broker.config.quotas import DEFAULT_HOST, EACH, LIMITS, QuotaSettings, parsed_quota
+from broker.config.quotas import DEFAULT_HOST, EACH, LIMITS, RATES, QuotaSettings, parsed_quota
 from broker.config.settings import EdgeSettings
 from broker.core.errors import Code, RefusedError
 from broker.core.metrics import Metric
 
 from ..transport.shares import network
+from .meters import Meter, Tally, Way
 
 MOST_TOLD: Final = 200
 """Entries that metrics tell of."""
@@ -53,27 +55,53 @@ _FIXES: Final = {
 
 
 class QuotaEntry:
-    """One of edge.quotas.    limits   by Resource.    used, refused   by all that it counts for, here."""
+    """One of edge.quotas.    limits   by Resource.    used, refused   by all that it counts for, here.
+    rates, tallies   by rate_limits.Way"""
 
-    __slots__ = ("limits", "name", "refused", "used")
+    __slots__ = ("limits", "name", "rates", "refused", "tallies", "used")
 
     def __init__(self, name: str, settings: QuotaSettings) -> None:
         self.name = name
         self.limits = tuple(getattr(settings, limit) for limit in LIMITS)
         self.used = list(NOTHING)
         self.refused = list(NOTHING)
+        self.rates = tuple(getattr(settings, rate) for rate in RATES)
+        self.tallies = tuple(Tally() for _ in RATES)
+
+    def follow(self, before: QuotaEntry) -> None:
+        """Counters go on."""
+        self.refused, self.tallies = before.refused, before.tallies
 
 
 class Account:
     """One user, host or address (or network of them)."""
 
-    __slots__ = ("_quotas", "entry", "used", "who")
+    __slots__ = ("_quotas", "entry", "meters", "used", "who")
 
     def __init__(self, quotas: Quotas, who: str, entry: QuotaEntry) -> None:
         self._quotas = quotas
         self.who = who
         self.entry = entry
         self.used = list(NOTHING)
+        self.meters: list[Meter | None] = [None] * len(RATES)
+        """By rate_limits.Way."""
+
+    @property
+    def rates(self) -> Sequence[int]:
+        return self.entry.rates
+
+    @property
+    def tallies(self) -> Sequence[Tally]:
+        return self.entry.tallies
+
+    @property
+    def idle(self) -> bool:
+        """Nobody uses it, and it owes nothing: who comes back has not paid by going."""
+        return not any(self.used) and not any(meter is not None and meter.owes for meter in self.meters)
+
+    def paid(self) -> None:
+        """A meter of it owes nothing any more."""
+        self._quotas.tidy(self)
 
     def room(self, what: Resource) -> int | None:
         """How much more it may use; None: there is no limit."""
@@ -189,6 +217,8 @@ class Quotas:
     def __init__(self, table: Mapping[str, Mapping[str, Any]]) -> None:
         self.accounts: dict[str, Account] = {}
         self.edges, self._rank = 1, 0
+        self.sends = self.receives = False
+        """Has any entry a rate for what is sent, for what is received."""
         self._others: Mapping[str, Sequence[int]] | None = None
         self._entries: dict[tuple[str, str], QuotaEntry] = {}
         self._networks: dict[tuple[int, int], dict[int, QuotaEntry]] = {}
@@ -203,16 +233,20 @@ class Quotas:
     def replace(self, table: Mapping[str, Mapping[str, Any]]) -> None:
         """Other entries. Whoever is connected belongs to the old accounts until he is told (Usage.belongs)."""
         self.accounts = {}
-        refused = {entry.name: entry.refused for entry in self._entries.values()}
+        before = {entry.name: entry for entry in self._entries.values()}
         self._entries = {}
         networks: dict[tuple[int, int], dict[int, QuotaEntry]] = {}
         for name, values in table.items():
             kind, its = parsed_quota(name)
             entry = self._entries[kind, its] = QuotaEntry(name, QuotaSettings(**values))
-            entry.refused = refused.get(name, entry.refused)
+            if name in before:
+                entry.follow(before[name])
             if kind == "ip" and its != EACH:
                 found = ipaddress.ip_network(its)
                 networks.setdefault((found.version, found.prefixlen), {})[int(found.network_address)] = entry
+        rates = [entry.rates for entry in self._entries.values()]
+        self.sends = any(of[Way.IN] >= 0 or of[Way.IN_BYTES] >= 0 for of in rates)
+        self.receives = any(of[Way.OUT] >= 0 or of[Way.OUT_BYTES] >= 0 for of in rates)
         self._networks = dict(sorted(networks.items(), key=lambda each: -each[0][1]))
 
     def usage(self, user: str | None, host: str, ip: str) -> Usage | None:
@@ -229,7 +263,7 @@ class Quotas:
 
     def tidy(self, account: Account) -> None:
         """It may be used by nobody any more."""
-        if not any(account.used) and self.accounts.get(account.who) is account:
+        if account.idle and self.accounts.get(account.who) is account:
             del self.accounts[account.who]
 
     # ── other edges ────────────────────────────────────────────────────────────────────────────────
@@ -268,18 +302,23 @@ class Quotas:
         """Of the first MOST_TOLD entries."""
         entries = [entry for _, entry in zip(range(MOST_TOLD), self._entries.values(), strict=False)]
 
-        def family(name: str, kind: str, text: str, values: Callable[[QuotaEntry], Sequence[int]]) -> Metric:
-            return Metric(name, kind, text, list(_rows(entries, values)))  # type: ignore[arg-type]
+        def family(name: str, kind: str, text: str, *values: _Column) -> Metric:
+            return Metric(name, kind, text, [row for column in values for row in _rows(entries, *column)])  # type: ignore[arg-type]
 
         if not entries:
             return []
         return [
             family("stomp_quota_limit", "gauge", "Limits of edge.quotas, of all edges together; of an entry with * "
-                   "for each that it counts for.", lambda entry: entry.limits),
+                   "for each that it counts for.", _LIMITS, _RATES),
             family("stomp_quota_used", "gauge", "What all that an entry of edge.quotas counts for use at this edge, "
-                   "together.", lambda entry: entry.used),
+                   "together.", (LIMITS, lambda entry: entry.limits, lambda entry: entry.used)),
             family("stomp_quota_refused_total", "counter", "Requests that a limit of edge.quotas has refused (1513).",
-                   lambda entry: entry.refused),
+                   (LIMITS, lambda entry: entry.limits, lambda entry: entry.refused)),
+            family("stomp_quota_passed_total", "counter", "Messages or bytes that a rate of edge.quotas has let by at "
+                   "this edge.", (RATES, lambda entry: entry.rates, lambda entry: [of.passed for of in entry.tallies])),
+            family("stomp_quota_waits_total", "counter", "How often a connection or consumer has had to wait for a "
+                   "rate of edge.quotas.",
+                   (RATES, lambda entry: entry.rates, lambda entry: [of.waited for of in entry.tallies])),
         ]  # fmt: skip
 
     # ── who it is ──────────────────────────────────────────────────────────────────────────────────
@@ -312,10 +351,17 @@ class Quotas:
         return account
 
 
+_Values = Callable[[QuotaEntry], Sequence[int]]
+_Column = tuple[Sequence[str], _Values, _Values]
+"""Names of limits, what they are (below 0: none), and what is told of each."""
+_LIMITS: Final[_Column] = (LIMITS, lambda entry: entry.limits, lambda entry: entry.limits)
+_RATES: Final[_Column] = (RATES, lambda entry: entry.rates, lambda entry: entry.rates)
+
+
 def _rows(
-    entries: Sequence[QuotaEntry], values: Callable[[QuotaEntry], Sequence[int]]
+    entries: Sequence[QuotaEntry], names: Sequence[str], limits: _Values, values: _Values
 ) -> Iterator[tuple[dict[str, str], float]]:
     for entry in entries:
-        for limit, most, value in zip(LIMITS, entry.limits, values(entry), strict=True):
+        for name, most, value in zip(names, limits(entry), values(entry), strict=True):
             if most >= 0:
-                yield {"quota": entry.name, "limit": limit}, float(value)
+                yield {"quota": entry.name, "limit": name}, float(value)

@@ -239,8 +239,19 @@ def _expel(session: Session) -> None:
 
 
 def _counted(session: Session) -> Iterator[int]:
-    session.counts()
+    """Who waits for a rate of before is judged by that of now: it may have been a day's wait."""
     yield 1
+    session.counts()
+    if session.closed or session.edge.rates is None:
+        return
+    session.intake.go_on()
+    for sub in list(session.handles.values()):
+        if session.closed:
+            return
+        if sub.owed:
+            session.edge.grant(sub)
+        yield 1
+    session.edge.submit_grants()
 
 
 def _grown(session: Session) -> Iterator[int]:

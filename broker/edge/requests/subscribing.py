@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from broker.config.settings import EdgeSettings
 from broker.core.address import TEMPORARY, AckMode, Routing
 from broker.core.commands import UNLIMITED, Subscribe, SubscribeAll, Unsubscribe, UnsubscribeAll
 from broker.core.errors import Code, RefusedError
@@ -38,7 +37,6 @@ from ..session.receipts import Then
 from ..session.session import Session
 from ..subscriptions import consumer_rate
 from ..subscriptions.consumer_rate import Tempo
-from ..subscriptions.rate_limits import under_way
 from ..subscriptions.split_subscription import Fan, order_for, share
 from ..subscriptions.subscription import HostedSubscription, ShownSubscription, SlotSubscription
 from ..subscriptions.wildcard_subscription import STANDING, Everywhere, block
@@ -52,8 +50,6 @@ BY_ACCEPTOR = -2
 """A default window of an address that leaves it to the acceptor."""
 SMALL_WINDOW = 100
 """Messages: a window up to that size is not divided among the parts of a split address."""
-RATED_ROOM = 16 * 1024
-"""Bytes under way to a consumer whose user has a rate: what is under way has left the queue, whatever the rate."""
 
 
 class SubscribeRequest:
@@ -94,7 +90,7 @@ class SubscribeRequest:
         self.queues = authorising.attached(self.address, self.routing, self.queue)
         self.slots = EVERYWHERE if self.wildcard else session.edge.routes.slots(target.address)
         self.messages, self.nbytes, most = _window(session, headers, self.ack, self.address)
-        self.room = min(_room(settings, len(session.subscriptions) + 1), most)
+        self.room = min(_room(session, len(session.subscriptions) + 1), most)
         self.rate = whole_number(headers, "consumer-max-rate", -1, MAX_RATE) or -1
         if self.rate > 0:
             self.room = consumer_rate.room(self.rate, self.room)
@@ -103,7 +99,7 @@ class SubscribeRequest:
         self.no_local = yes(headers, "no-local" if "no-local" in headers else "activemq.noLocal")
         self.browse = yes(headers, "browser")
         # Who waits for tokens begins without room, and is given it part by part.
-        paced = session.edge.rates is not None and session.edge.rates.paces_consumers
+        paced = session.edge.rates is not None and session.edge.rates.paces(session)
         self.wide = self.wildcard and not (self.durable or self.browse or paced)
         self.costly = self.wildcard and not (self.wide and session.edge.port.shares_wildcards)
         if self.costly:
@@ -384,12 +380,13 @@ def _selector(session: Session, headers: dict[str, str]) -> Predicate | None:
     return found
 
 
-def _room(settings: EdgeSettings, number: int) -> int:
+def _room(session: Session, number: int) -> int:
     """Bytes under way to a connection's subscription `number`. The later ones get less: the sum of all up to 10,000
     stays below max_outbox_bytes, so that only who does not read is a slow consumer."""
+    settings, rates = session.edge.settings.edge, session.edge.rates
     most = settings.consumer_room_bytes
-    if settings.max_consumer_rate >= 0:
-        most = under_way(settings.max_consumer_rate, min(most, RATED_ROOM), number)
+    if rates is not None:
+        most = rates.room(session, most, number)
     return max(min(most, settings.max_outbox_bytes // (16 * number)), 1)
 
 

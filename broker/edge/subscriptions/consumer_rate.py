@@ -13,7 +13,8 @@ from functools import partial
 from broker.core.commands import UNLIMITED
 from broker.core.effects import Deliver
 
-from .rate_limits import Pace, under_way
+from ..quotas.meters import Pace
+from .rate_limits import under_way
 from .subscription import DeliverySink, SlotSubscription
 
 SLOW = 20

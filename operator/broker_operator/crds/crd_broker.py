@@ -207,10 +207,31 @@ def _exchanges() -> Schema:
     )
 
 
-def _named_list(item: Schema, description: str) -> Schema:
+def _quotas() -> Schema:
+    properties = entry_properties("edge.quotas")
+    properties["who"] = text(
+        "user:NAME, host:NAME (host:/ is the default one), ip:ADDRESS or network; * for each.",
+        most=200, pattern="^((user|host):.+|ip:([*]|[0-9A-Fa-f:.]+(/[0-9]+)?))$",
+    )  # fmt: skip
+    quota = ruled(
+        table("What one of them may use, on all edges together.", properties, ["who"]),
+        Rule(
+            "!has(self.maxLogins) || self.maxLogins < 0 || !self.who.startsWith('user:')",
+            "maxLogins of a user: who logs in has not proven that he is that user; set it for ip:* or host:*.",
+        ),
+    )
+    return _named_list(
+        quota,
+        "What users, virtual hosts and addresses of clients may use. The most specific entry decides alone. A change "
+        "counts at once.",
+        key="who",
+    )
+
+
+def _named_list(item: Schema, description: str, key: str = "name") -> Schema:
     return {
         "type": "array", "description": description, "maxItems": 64, "items": item,
-        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key],
     }  # fmt: skip
 
 
@@ -257,6 +278,7 @@ def spec() -> Schema:
         "clientIds": _client_ids(),
         "virtualHosts": _virtual_hosts(),
         "exchanges": _exchanges(),
+        "quotas": _quotas(),
         "networkPolicy": boolean("Owners are open to the broker's own pods and for metrics only.", True),
     }
     return ruled(

@@ -189,6 +189,7 @@ class BrokerSpec(_Spec, frozen=True):
     client_ids: list[str] = []
     virtual_hosts: list[Table] = []
     exchanges: list[Table] = []
+    quotas: list[Table] = []
     network_policy: bool = True
 
 

@@ -23,7 +23,7 @@ from ..spec import names
 from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339
 from ..spec.model import AcceptorSpec, BrokerSpec, Resource, Table
 from ..spec.names import Id
-from ..world import counts, templates
+from ..world import counts, entries, templates
 from ..world.cluster import Cluster
 from ..world.counts import Counts
 from ..world.resource_cache import World
@@ -119,6 +119,7 @@ class Workloads:
         try:
             if cluster is not None:
                 await _cordon(cluster, step)
+                await _limit(resource, cluster)
             made = owners.objects(resource, spec, image, step.replicas, live, self._api)
             await self._make(resource, made)
             await self._claims(resource, spec, live, step)
@@ -378,6 +379,20 @@ async def _cordon(cluster: Cluster, step: Scaling) -> None:
         await cluster.commit([(cluster.keys.cordon(owner), 0)], [Put(cluster.keys.cordon(owner), b"")])
     for owner in step.uncordon:
         await cluster.commit([], [Delete(cluster.keys.cordon(owner))])
+
+
+async def _limit(resource: Resource, cluster: Cluster) -> None:
+    """What its quotas say stands in etcd, where owners and edges follow it. Raises ConfigError for what they would not
+    take, Unmade where somebody else wrote at the same moment."""
+    if not cluster.known:
+        return  # all is looked at again when it is
+    wanted = entries.of_quotas(resource, cluster.keys)
+    had, mark = sorted(cluster.marks.get(resource.uid, ())), entries.marker_of(resource)
+    for change in entries.changes(
+        cluster.keys, resource.uid, wanted, mark, cluster.config, cluster.managed, had
+    ):  # fmt: skip
+        if not await cluster.commit(change.compare, change.then):
+            raise Unmade(f"quotas of {resource.id} were changed meanwhile")
 
 
 def _refusal(error: Taken | ConfigError | KubeError) -> Condition:

@@ -1,4 +1,5 @@
-"""Address and StompUser → keys in etcd: what they want there, whose a key is, and what must be written.
+"""Address, StompUser, and the quotas of a StompBroker → keys in etcd: what they want there, whose a key is, and what
+must be written.
 
 Rule: pure. A key is written only if it differs; whoever is oldest has a key that several want; a key's marker changes
 with it in one transaction. Deleting a key touches another one of the resource, because only keys that are there have a
@@ -16,7 +17,7 @@ from broker.config.load import checked_entry
 from broker.metadata.port import Delete, KeyValue, Put
 
 from ..spec.conditions import Condition, stands
-from ..spec.model import AddressSpec, Resource, Table, json_table
+from ..spec.model import AddressSpec, BrokerSpec, Resource, Table, json_table
 from ..spec.names import Id
 from ..spec.schema import entry_settings
 
@@ -51,6 +52,16 @@ def of_address(resource: Resource, keys: Keys) -> dict[str, bytes]:
     if spec.permissions is not None:
         table = entry_settings("edge.permissions", spec.permissions)
         found[keys.permission(name)] = encoded(checked_entry("edge.permissions", name, table, where))
+    return found
+
+
+def of_quotas(resource: Resource, keys: Keys) -> dict[str, bytes]:
+    """The keys of the quotas of a StompBroker. Raises ConfigError for what the broker would refuse."""
+    found = {}
+    for quota in resource.spec(BrokerSpec).quotas:
+        who = quota["who"]
+        table = entry_settings("edge.quotas", {name: value for name, value in quota.items() if name != "who"})
+        found[keys.quota(who)] = encoded(checked_entry("edge.quotas", who, table, f"StompBroker {resource.id.name}"))
     return found
 
 

@@ -82,8 +82,10 @@ class World:
         return [self.resources[id] for id in self._claimants.get((namespace, broker, place), ())]
 
     def living(self, broker: Id) -> set[str]:
-        """uids of the resources that belong to a broker and are not being deleted."""
-        return {one.uid for one in self.of_broker(broker)}
+        """uids of the resources that belong to a broker and are not being deleted, and its own: it has quotas."""
+        own = self.resources.get(broker)
+        found = {one.uid for one in self.of_broker(broker)}
+        return found if own is None or own.leaving else found | {own.uid}
 
     def of_broker(self, broker: Id) -> Iterable[Resource]:
         for id, resource in self.resources.items():

@@ -57,6 +57,7 @@ CREATED: list[tuple[str, Spec, str]] = [
     (BROKER, {"clientIds": ["ada-*"]}, "each of clientIds has %u"),
     (BROKER, {"clientIds": ["*-%u-*"]}, "each of clientIds has %u"),
     (BROKER, {"virtualHosts": [{"name": "shop", "maxConnections": 0}]}, "maxConnections is 0"),
+    (BROKER, {"quotas": [{"who": "user:ada", "maxLogins": 3}]}, "maxLogins of a user"),
     (BROKER, {"owners": {"replicas": 2}}, "factor is above spec.owners.replicas"),
     (BROKER, {"owners": {"storage": {"size": "much"}}}, "not a quantity"),
     (BROKER, {"owners": {"storage": {"size": "0"}}}, "size is nothing"),
