@@ -43,7 +43,7 @@ from broker.seams.entropy import token
 from broker.seams.files import OsFiles
 
 from .edges.parent import EdgeProcesses
-from .edges.start import memory_shares, processes_of, refuse_more_partitions, refuse_undivided
+from .edges.start import memory_shares, refuse_more_partitions, refuse_undivided
 from .live.administration import ThisNode, api
 from .live.bridging import inside_of
 from .live.live import LiveSettings
@@ -54,6 +54,7 @@ from .process.alarm import Alarm
 from .process.bounds import fitted, memory_of
 from .process.drained import drained
 from .process.opening import Opening, uncollected
+from .process.processes import processes_of, serving
 from .process.space import LOOK_S, SpaceWatch
 from .process.traces import traces
 
@@ -392,4 +393,4 @@ class Standalone:
 
 def run(settings: Settings, source: SettingsSource) -> int:
     """Runs a standalone broker until SIGTERM or SIGINT; the exit status."""
-    return process.run(lambda fitting: Standalone(fitting, source), settings)
+    return process.run(lambda fitting: Standalone(fitting, source), settings, serving)

@@ -203,6 +203,8 @@ class FramedDialer:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._streams: dict[FramedStream, asyncio.Task[None]] = {}
+        self._none = asyncio.Event()
+        """There are no streams."""
 
     def dial(self, address: str, service: str, end: StreamEnd) -> FramedStream:
         """See seams.stream. Must be called in the loop's thread."""
@@ -213,10 +215,12 @@ class FramedDialer:
         return stream
 
     async def close(self) -> None:
-        """Ends all streams at once."""
+        """Ends all streams; returns when what was sent on them has left, or did not within FAREWELL_S."""
         for stream in list(self._streams):
-            stream.abort("stopping")
-        await asyncio.sleep(0)
+            stream.close("stopping")
+        if self._streams:
+            self._none.clear()
+            await self._none.wait()
 
     async def _connect(self, stream: FramedStream, address: str) -> None:
         try:
@@ -229,6 +233,8 @@ class FramedDialer:
 
     def _forget(self, stream: FramedStream) -> None:
         self._streams.pop(stream, None)
+        if not self._streams:
+            self._none.set()
 
 
 class FramedServer:

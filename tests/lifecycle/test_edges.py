@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.harness import Broker, Client, until
+from tests.harness import Broker, Client, edges, until
+from tests.harness.edges import alive, process_of, workers
 from tests.harness.secrets import add_user
 
 EDGES = {"edge.processes": "2"}
@@ -33,40 +35,15 @@ def dial(broker: Broker) -> Client:
     return client
 
 
-def workers(broker: Broker) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split()]
-
-
-def process_of(client: Client, broker: Broker) -> int:
-    """Which process has the other end of its socket."""
-    port = client.socket.getsockname()[1]
-    rows = [line.split() for line in Path(f"/proc/{broker.pid}/net/tcp").read_text().splitlines()[1:]]
-    inode = next(row[9] for row in rows if row[2].endswith(f":{port:04X}"))
-    for pid in workers(broker):
-        for fd in os.listdir(f"/proc/{pid}/fd"):
-            if os.readlink(f"/proc/{pid}/fd/{fd}") == f"socket:[{inode}]":
-                return pid
-    raise AssertionError("nobody has it")
-
-
-def alive(pid: int) -> bool:
-    try:
-        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
+def join(broker: Broker) -> Client:
+    client = dial(broker)
+    client.connect()
+    return client
 
 
 def two_at(broker: Broker) -> tuple[Client, Client]:
     """Connections to the two processes."""
-    first = dial(broker)
-    first.connect()
-    for _ in range(60):
-        other = dial(broker)
-        other.connect()
-        if process_of(other, broker) != process_of(first, broker):
-            return first, other
-        other.leave()
-    raise AssertionError("the kernel gives all connections to one")
+    return edges.two_at(broker, lambda: join(broker))
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +94,28 @@ def test_a_killed_edge_comes_back_and_what_was_confirmed_is_there(broker: Broker
     for each in two_at(broker):
         each.ask("DISCONNECT")
     assert broker.metrics()["stomp_edge_process_restarts_total"] == 1
+
+
+def test_one_that_stands_still_is_replaced_and_nothing_is_lost(broker: Broker) -> None:
+    one, two = two_at(broker)
+    one.subscribe("/queue/s", ack="client-individual")
+    one.sync()
+    for n in range(20):
+        two.publish("/queue/s", b"%d" % n, persistent="true")
+    assert len(one.messages(20)) == 20
+    still = process_of(one, broker)
+    restarts = broker.metrics()["stomp_edge_process_restarts_total"]
+    os.kill(still, signal.SIGSTOP)
+    until(lambda: "1 of 2; edge process" in broker.http("/readyz")[1], broker.log)
+    assert max(value for name, value in broker.metrics().items() if "process_silence_seconds" in name) >= 3
+    one.ended()
+    two.subscribe("/queue/s", id="s")
+    assert sorted(int(message.body) for message in two.messages(20)) == list(range(20))
+    until(lambda: "2 of 2" in broker.http("/readyz")[1], broker.log)
+    assert not alive(still) and "has not answered for 10 s" in broker.log()
+    assert broker.metrics()["stomp_edge_process_restarts_total"] == restarts + 1
+    for each in two_at(broker):
+        each.ask("DISCONNECT")
 
 
 def test_the_parent_killed_ends_all_and_a_restart_has_everything(tmp_path: Path) -> None:
@@ -186,3 +185,41 @@ def test_what_it_cannot_do_is_refused_by_name(tmp_path: Path, name: str) -> None
     with pytest.raises(RuntimeError, match=setting):
         broker.start()
     assert not broker.data.exists()
+
+
+def test_what_is_on_its_way_at_sigterm_is_answered(tmp_path: Path) -> None:
+    """SENDs with receipts, one behind the other: each that was answered is there after a restart, and the end comes as
+    an ERROR, not as a cut."""
+    with Broker(tmp_path, EDGES) as broker:
+        clients = two_at(broker)
+        answered = [0, 0]
+        ends: list[str] = ["", ""]
+
+        def send(nth: int) -> None:
+            client = clients[nth]
+            n = 0
+            while True:
+                head = {"destination": f"/queue/{nth}", "persistent": "true", "receipt": str(n)}
+                client.send("SEND", head, b"%d" % n)
+                frame = client.read()
+                if frame.command != "RECEIPT":
+                    ends[nth] = frame.command
+                    return
+                n += 1
+                answered[nth] = n
+
+        threads = [threading.Thread(target=send, args=(nth,)) for nth in (0, 1)]
+        for thread in threads:
+            thread.start()
+        until(lambda: min(answered) > 20, broker.log)
+        broker.terminate()
+        for thread in threads:
+            thread.join(30)
+        assert ends == ["ERROR", "ERROR"]
+        assert broker.wait() == 0
+        broker.start()
+        reader = join(broker)
+        for nth in (0, 1):
+            reader.subscribe(f"/queue/{nth}", id=str(nth))
+            got = [int(message.body) for message in reader.messages(answered[nth])]
+            assert got == list(range(answered[nth]))

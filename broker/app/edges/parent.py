@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +22,7 @@ from broker.core.management import ManagementRequest
 from broker.core.message import Blob
 from broker.core.metrics import Histogram, Metric
 from broker.edge.access.listener import Listeners
-from broker.edge.destinations.directory import Directory, LocalNames
+from broker.edge.destinations.directory import Directory, LocalClientIds, LocalNames
 from broker.edge.edge import Edge
 from broker.edge.quotas.meters import LocalTokens
 from broker.edge.transport.channel import number_connections
@@ -35,7 +36,7 @@ from broker.owner.shard.shard import Shard
 from broker.seams.clock import Clock, Later, Schedule
 
 from .crew import Crew
-from .registry import PARENT, IdRegistry, ParentClientIds, Registry
+from .registry import PARENT, IdRegistry, ProcessClientIds, Registry
 from .start import SOCKET, changed, on_one_machine, settings_for
 
 EPOCH: Final = 1
@@ -64,10 +65,13 @@ class EdgeProcesses:
         self._clock = clock
         self._fail = fail
         number_connections(PARENT, count + 1)
-        ids = IdRegistry(settings().edge.client_id_in_use, self._lost_id)
-        self._own_ids = ParentClientIds(ids)
+        policy = settings().edge.client_id_in_use
+        ids = IdRegistry(policy, self._lost_id)
+        self._own_ids = ProcessClientIds(
+            policy, lambda *claim: claim[2](ids.claim(PARENT, *claim[:2])), partial(ids.release, PARENT)
+        )
         self.tokens = LocalTokens(clock)
-        self.directory = Directory(self._own_ids, names)
+        self.directory = Directory(self._own_ids if policy != "allow" else LocalClientIds(policy), names)
         self._registry = Registry(ids, names, self.tokens)
         self.server: LinkServer
         self._edge: Edge
@@ -114,12 +118,11 @@ class EdgeProcesses:
 
     async def change(self, before: Settings, after: Settings) -> None:
         """Returns when all use what is other now."""
-        if entries := changed(before, after):
-            await self._crew.change(entries)
+        await self._crew.change(changed(before, after))
 
     async def heed_users(self) -> None:
         """The users file has changed: returns when all know it."""
-        await self._crew.ask_all("users")
+        await self._crew.heed_users()
 
     # ── the API ────────────────────────────────────────────────────────────────────────────────────
 
@@ -140,7 +143,11 @@ class EdgeProcesses:
 
     def details(self) -> dict[str, str]:
         """For /readyz."""
-        return {"edge processes": f"{self._crew.serving()} of {self.count}"}
+        silent = "".join(
+            f"; edge process {number} has not answered for {seconds:g} s"
+            for number, seconds in self._crew.slow().items()
+        )
+        return {"edge processes": f"{self._crew.serving()} of {self.count}{silent}"}
 
     @property
     def serving(self) -> bool:
@@ -161,8 +168,13 @@ class EdgeProcesses:
     def metrics(self) -> Iterable[Metric]:
         yield Metric("stomp_edge_processes", "gauge", "Edge processes of this broker that serve clients.",
                      [({}, float(self._crew.serving()))])  # fmt: skip
-        yield Metric("stomp_edge_process_restarts_total", "counter", "Edge processes that ended and were started anew.",
+        yield Metric("stomp_edge_process_restarts_total", "counter",
+                     "Edge processes that ended, or stood still and were ended, and were started anew.",
                      [({}, float(self._crew.restarts))])  # fmt: skip
+        slow = self._crew.slow()
+        yield Metric("stomp_edge_process_silence_seconds", "gauge",
+                     "How long an edge process has not answered; 0: it does. After 10 s it is replaced.",
+                     [({"process": f"edge-{n}"}, slow.get(n, 0.0)) for n in range(1, self.count + 1)])  # fmt: skip
         yield from self.server.metrics()
         yield from self._gathered
 
@@ -186,7 +198,7 @@ class EdgeProcesses:
 
     def _lost_id(self, process: int, client_id: str, connection: int) -> None:
         if process == PARENT:
-            self._own_ids.lost(client_id)
+            self._own_ids.lost(client_id, connection)
         else:
             self._crew.lost_id(process, client_id, connection)
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from broker.core.errors import Code, RefusedError
 from broker.edge.destinations.directory import Done, Holder, LocalNames, in_use
 from broker.edge.quotas.meters import LocalTokens
 
 PARENT: Final = 0
 """The number of the parent among those who hold client-ids; edge processes have 1, 2, …"""
+
+Ask = Callable[[str, int, Callable[[bool | None], None]], None]
+"""A client-id and the connection that wants it; told then whether it has it, None: nobody can say."""
 
 
 class IdRegistry:
@@ -45,31 +49,46 @@ class IdRegistry:
         self._holders = {name: holder for name, holder in self._holders.items() if holder[0] != process}
 
 
-class ParentClientIds:
-    """Those of connections in the parent (bridges): edge.directory.ClientIds."""
+class ProcessClientIds:
+    """The connections of one process among several (those of the parent are bridges): edge.directory.ClientIds.
+    policy: refuse or takeover (with allow nobody has to be asked: client_ids()). ask, release: the registry's."""
 
-    def __init__(self, registry: IdRegistry) -> None:
-        self._registry = registry
+    def __init__(self, policy: str, ask: Ask, release: Callable[[str, int], None]) -> None:
+        self._policy = policy
+        self._ask = ask
+        self._release = release
         self._holders: dict[str, Holder] = {}
 
     def claim(self, client_id: str, holder: Holder, done: Done) -> None:
-        if not self._registry.claim(PARENT, client_id, holder.id):
+        other = self._holders.get(client_id)
+        if other is not None and self._policy == "refuse":
             done(in_use(client_id))
             return
-        other, self._holders[client_id] = self._holders.get(client_id), holder
-        if other is not None and other is not holder:
+        # Ours from now on, so that a second claim in this process finds it while the registry is asked.
+        self._holders[client_id] = holder
+        if other is not None:
             other.taken_over()
-        done(None)
+
+        def answered(granted: bool | None) -> None:
+            if granted:
+                done(None)
+                return
+            if self._holders.get(client_id) is holder:
+                del self._holders[client_id]
+            done(in_use(client_id) if granted is False else RefusedError(Code.INTERNAL))
+
+        self._ask(client_id, holder.id, answered)
 
     def release(self, client_id: str, holder: Holder) -> None:
         if self._holders.get(client_id) is holder:
             del self._holders[client_id]
-            self._registry.release(PARENT, client_id, holder.id)
+            self._release(client_id, holder.id)
 
-    def lost(self, client_id: str) -> None:
-        """An edge process has it now."""
-        holder = self._holders.pop(client_id, None)
-        if holder is not None:
+    def lost(self, client_id: str, connection: int) -> None:
+        """Another process has it now."""
+        holder = self._holders.get(client_id)
+        if holder is not None and holder.id == connection:
+            del self._holders[client_id]
             holder.taken_over()
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from broker.core.errors import BrokerError, Code, RefusedError
 from broker.core.management import ManagementRequest
-from broker.edge.destinations.directory import Done, Holder, in_use
+from broker.edge.destinations.directory import Done
 from broker.edge.quotas.meters import Granted
 
+from .registry import ProcessClientIds
 from .talk import Talk
 
 
@@ -36,45 +37,15 @@ class TalkNames:
         await self._talk.ask("release_name", (name, address))
 
 
-class TalkClientIds:
-    """edge.directory.ClientIds. policy: refuse or takeover."""
-
-    def __init__(self, talk: Talk, policy: str) -> None:
-        self._talk = talk
-        self._policy = policy
-        self._holders: dict[str, Holder] = {}
-
-    def claim(self, client_id: str, holder: Holder, done: Done) -> None:
-        other = self._holders.get(client_id)
-        if other is not None and self._policy == "refuse":
-            done(in_use(client_id))
-            return
-        # Ours from now on, so that a second claim in this process finds it while the parent is asked.
-        self._holders[client_id] = holder
-        if other is not None:
-            other.taken_over()
-
-        def answered(granted: bool | None) -> None:
-            if granted:
-                done(None)
-                return
-            if self._holders.get(client_id) is holder:
-                del self._holders[client_id]
-            done(in_use(client_id) if granted is False else RefusedError(Code.INTERNAL))
-
-        _then(self._talk.ask("claim_id", (client_id, holder.id)), answered)
-
-    def release(self, client_id: str, holder: Holder) -> None:
-        if self._holders.get(client_id) is holder:
-            del self._holders[client_id]
-            self._talk.tell("release_id", (client_id, holder.id))
-
-    def lost(self, client_id: str, connection: int) -> None:
-        """Another process has it now."""
-        holder = self._holders.get(client_id)
-        if holder is not None and holder.id == connection:
-            del self._holders[client_id]
-            holder.taken_over()
+def client_ids(talk: Talk, policy: str) -> ProcessClientIds | None:
+    """Those of an edge process; None: nobody has to be asked (edge.client_id_in_use is allow)."""
+    if policy == "allow":
+        return None
+    return ProcessClientIds(
+        policy,
+        lambda client_id, connection, told: _then(talk.ask("claim_id", (client_id, connection)), told),
+        lambda client_id, connection: talk.tell("release_id", (client_id, connection)),
+    )
 
 
 class TalkTokens:

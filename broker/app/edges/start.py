@@ -6,9 +6,9 @@ together keep within it.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -18,10 +18,6 @@ from broker.config.settings import Settings
 from broker.core.errors import ConfigError
 from broker.seams.memory import available
 
-AUTO: Final = "auto"
-MOST: Final = 64
-LEAST_CORES: Final = 4
-"""With fewer the one process is the faster one (docs/benchmarks.md)."""
 LEAST_SHARE: Final = 100
 """The kernel shares connections out by their addresses, not by count: of a limit with fewer for each process, one would
 refuse while others have room."""
@@ -30,6 +26,11 @@ STILL_MS: Final = 10_000
 BATCH_BYTES: Final = 1024 * 1024
 """Of one message between them: a fifth less CPU for JMS-like messages than with 256 KiB, as over a network."""
 SOCKET: Final = "edges.sock"
+COMPARED: Final = 1000
+"""Entries of settings that are compared in one step."""
+
+Entry = tuple[str, str, dict[str, Any] | None]
+"""Of settings that can be changed live: table, entry, values (None: it is gone)."""
 
 
 class WorkerStart(msgspec.Struct):
@@ -43,17 +44,6 @@ class WorkerStart(msgspec.Struct):
     sockets: dict[str, list[int]]
     version: int
     settings: Settings
-
-
-def processes_of(settings: Settings) -> int:
-    """How many edge processes there shall be; 0: none, clients are served by the one process. Raises ConfigError."""
-    wanted = settings.edge.processes
-    if wanted == AUTO:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return min(cores, MOST) if cores >= LEAST_CORES else 0
-    if not (wanted.isascii() and wanted.isdigit() and int(wanted) <= MOST):
-        raise ConfigError(f"edge.processes is {wanted[:50]!r}; set it to auto, or a number from 0 (none) to {MOST}.")
-    return int(wanted)
 
 
 def refuse_undivided(settings: Settings, count: int) -> None:
@@ -124,27 +114,28 @@ def settings_for(settings: Settings, number: int, count: int, memory: int) -> Se
     )
 
 
-def changed(before: Settings, after: Settings) -> list[tuple[str, str, Any]]:
-    """Entries of what can be changed live that are others now: table, entry, values (None: it is gone)."""
+def changed(before: Settings, after: Settings) -> Iterator[list[Entry]]:
+    """Entries of what can be changed live that are others now, in pieces: each is found in a short time."""
     old, new = tables_of(before), tables_of(after)
-    return [
-        (table, entry, new[table].get(entry))
-        for table in new
-        if old[table] is not new[table]
-        for entry in old[table].keys() | new[table].keys()
-        if old[table].get(entry) != new[table].get(entry)
-    ]
+    for table in new:
+        had, has = old[table], new[table]
+        if had is has:
+            continue
+        names = chain(has, (entry for entry in had if entry not in has))
+        while some := list(islice(names, COMPARED)):
+            yield [(table, entry, has.get(entry)) for entry in some if had.get(entry) != has.get(entry)]
 
 
-def with_changed(settings: Settings, entries: Sequence[tuple[str, str, Any]]) -> Settings:
+def with_changed(settings: Settings, entries: Sequence[Entry]) -> Settings:
     """The same with these entries."""
-    tables = {table: dict(own) for table, own in tables_of(settings).items()}
+    tables = tables_of(settings)
+    own = {name: dict(tables[name]) for name in {table for table, _, _ in entries}}
     for table, entry, values in entries:
         if values is None:
-            tables[table].pop(entry, None)
+            own[table].pop(entry, None)
         else:
-            tables[table][entry] = values
-    return with_tables(settings, tables)
+            own[table][entry] = values
+    return with_tables(settings, {**tables, **own})
 
 
 def on_one_machine(settings: Settings) -> Settings:

@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -45,8 +45,9 @@ from ..process import process
 from ..process.bounds import fitted
 from ..process.drained import drained
 from ..process.logs import set_up
-from .shared import TalkClientIds, TalkNames, TalkTokens, manage
-from .start import WorkerStart, with_changed
+from .registry import ProcessClientIds
+from .shared import TalkNames, TalkTokens, client_ids, manage
+from .start import Entry, WorkerStart, with_changed
 from .talk import TALK_SERVICE, Parted, Talk
 
 log = logging.getLogger("stampede.edge")
@@ -74,9 +75,11 @@ class EdgeWorker:
         self._dialer = FramedDialer(self.loop)
         self._io = IoThread(self.loop, "bodies")
         self._stopping = False
+        self._entries: list[Entry] = []
+        """Of settings, that are others as soon as all are here."""
         self.edge: Edge | None = None
         self._clients: Clients | None = None
-        self._ids: TalkClientIds | None = None
+        self._ids: ProcessClientIds | None = None
 
     async def start(self) -> None:
         """Asks the parent, and listens. Raises BrokerError."""
@@ -100,7 +103,7 @@ class EdgeWorker:
     def _make(self, settings: Settings) -> None:
         start = self._start
         policy = settings.edge.client_id_in_use
-        self._ids = TalkClientIds(self._talk, policy) if policy != "allow" else None
+        self._ids = client_ids(self._talk, policy)
         self._asked_names = AskedNames(TalkNames(self._talk))
         directory = Directory(self._ids or LocalClientIds(policy), self._asked_names)
         self.beats = TimerWheel(self.loop)
@@ -155,8 +158,11 @@ class EdgeWorker:
 
     async def _asked(self, kind: str, about: Any) -> Any:
         edge = self.edge
-        if kind == "change":
-            self._change(about)
+        if kind == "entries":
+            self._entries += about
+        elif kind == "change":
+            entries, self._entries = self._entries, []
+            self._change(entries)
         elif edge is None:
             return None  # it is about to begin with what is so now
         elif kind == "users":
@@ -174,16 +180,16 @@ class EdgeWorker:
             return self._clients.disconnect(*about)
         return None
 
-    def _change(self, entries: Any) -> None:
-        before, now = self.settings, with_changed(self.settings, entries)
-        self.settings = now
+    def _change(self, entries: Sequence[Entry]) -> None:
+        now = self.settings = with_changed(self.settings, entries)
+        tables = {table for table, _, _ in entries}
         if self.edge is None:
             return
-        if now.engine != before.engine:
+        if any(table.startswith("engine.") for table in tables):
             self.edge.configure(now.engine)
-        if now.edge.quotas != before.edge.quotas:
+        if "edge.quotas" in tables:
             self.edge.limit(now.edge.quotas)
-        if now.edge.permissions != before.edge.permissions:
+        if "edge.permissions" in tables:
             self.edge.permit(now.edge.permissions)
 
     def _metrics(self, edge: Edge) -> list[Metric]:

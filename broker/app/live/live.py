@@ -42,6 +42,7 @@ from broker.seams.clock import SystemClock
 from broker.seams.files import OsFiles, open_file_limit, read_whole, replace_whole
 
 from ..process.process import within
+from ..process.processes import serving
 from .live_users import LiveUsers
 from .shrinking import refuse_shrinking
 from .whole import Whole
@@ -181,7 +182,8 @@ class LiveSettings:
 
     def _read(self, source: SettingsSource) -> _Read:
         """What the file says now, in a thread. Raises ConfigError."""
-        fresh, origins = within(open_file_limit(), source.read()), source.origins()
+        read, origins = source.read(), source.origins()
+        fresh = within(open_file_limit(), read, serving(read))
         restart = restart_needed(self._started, fresh)
         tables, own, apart = tables_of(fresh), tables_of(self._file), Aside()
         now, started = fresh.engine, self._started.engine

@@ -116,22 +116,24 @@ async def _started(process: Process, stop: asyncio.Event) -> bool:
     return True
 
 
-def within(files: int, settings: Settings) -> Settings:
-    """Settings whose max_connections fits `files` open files: strangers who merely connect must never take the last
-    one from the journal, which would have to stop."""
-    most = max(files - SPARE_FILES, files // 2)
+def within(files: int, settings: Settings, processes: int = 1) -> Settings:
+    """Settings whose max_connections fits `files` open files in each of the processes that share them: strangers who
+    merely connect must never take the last one from the journal, which would have to stop."""
+    most = max(files - SPARE_FILES, files // 2) * processes
     if settings.edge.max_connections <= most:
         return settings
     log.warning(
-        "edge.max_connections is %d instead of %d: this process may have %d files open (ulimit -n)",
-        most, settings.edge.max_connections, files,
+        "edge.max_connections is %d instead of %d: %s may have %d files open (ulimit -n)",
+        most, settings.edge.max_connections, "this process" if processes == 1 else "each process", files,
     )  # fmt: skip
     return replace(settings, edge=replace(settings.edge, max_connections=most))
 
 
-def run(make: Callable[[Settings], Process], settings: Settings) -> int:
-    """Runs until SIGTERM, SIGINT or failure; the exit status."""
-    settings = within(open_file_limit(), settings)
+def run(
+    make: Callable[[Settings], Process], settings: Settings, processes: Callable[[Settings], int] = lambda _: 1
+) -> int:
+    """Runs until SIGTERM, SIGINT or failure; the exit status. processes: how many share the clients; raises
+    ConfigError."""
     # A busy loop must not hold back the commit thread for the default 5 ms.
     sys.setswitchinterval(0.0005)
     try:
@@ -141,6 +143,7 @@ def run(make: Callable[[Settings], Process], settings: Settings) -> int:
     else:
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     try:
+        settings = within(open_file_limit(), settings, processes(settings))
         with runner:
             return runner.run(_serve(make, settings))
     except ConfigError as error:

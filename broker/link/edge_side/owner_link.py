@@ -168,8 +168,10 @@ class OwnerLink:
         self._later(self._settings.ping_ms / 1000, end.tick)
 
     def close(self, why: str) -> None:
-        """Nobody needs it any more."""
+        """Nobody needs it any more: what is queued leaves before the end."""
         self.closed = True
+        if self._stream is not None:
+            self._say_all()
         stream, self._stream, self._end = self._stream, None, None
         if stream is not None:
             stream.close(why)
@@ -306,6 +308,15 @@ class OwnerLink:
         elif not up.batch and not self._due():
             return
         self._send_up(up)
+
+    def _say_all(self) -> None:
+        """Batch behind batch, without waiting for the owner; and that its last one was taken."""
+        while self._queues:
+            self._awaiting = False
+            self._flush()
+        self._flush()
+        if self._taken > self._told:
+            self._send_up(pb.Up())
 
     def _fill(self, up: pb.Up) -> None:
         for command in self._cut():

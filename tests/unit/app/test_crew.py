@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,8 @@ from tests.harness.waiting import eventually
 
 # Says who it is and that it serves, and ends when something comes in.
 SERVES = """
-import asyncio, sys, msgspec
+import asyncio, sys, time, msgspec
+QUIET = False
 from broker.app.edges.start import WorkerStart
 from broker.app.edges.talk import TALK_SERVICE, Talk
 from broker.rpc.framed import FramedDialer
@@ -33,8 +35,10 @@ async def main():
     async def answer(kind, about):
         if kind == "die":
             sys.exit(3)
-        if kind == "silent":
+        if kind in ("silent", "users" if QUIET else "silent"):
             await asyncio.sleep(60)
+        if kind == "hang":
+            time.sleep(60)
         return [start.number, kind, about]
     talk = Talk(answer, lambda why: sys.exit(1))
     talk.begin(FramedDialer(asyncio.get_running_loop()).dial(start.path, TALK_SERVICE, talk))
@@ -87,6 +91,81 @@ async def test_all_are_asked_and_who_does_not_answer_is_left_out(crew, monkeypat
     assert await crew.made.ask_all("silent") == {}
     assert "has not answered" in caplog.text
     assert await crew.made.ask_all("die") == {}
+
+
+@pytest.mark.parametrize("how", ["stopped", "hangs"])
+async def test_one_that_stands_still_is_replaced_and_said_before_that(crew, monkeypatch, caplog, how):
+    monkeypatch.setattr(module, "PING_S", 0.05)
+    made = crew.made
+    await made.start([{}, {}])
+    first = made.members[0]
+    pid = first.process.pid
+    if how == "stopped":
+        os.kill(pid, signal.SIGSTOP)
+    else:
+        first.talk.tell("hang")
+    await eventually(lambda: first.slow)
+    assert made.serving() == 1 and list(made.slow()) == [1]
+    assert await made.ask_all("echo") == {2: [2, "echo", None]}, "nobody waits for it"
+    await eventually(lambda: made.restarts == 1 and made.serving() == 2)
+    assert first.process.pid != pid and not made.slow() and made.members[1].unanswered < module.SLOW
+    assert "edge process 1 is replaced: it has not answered for 0.5 s" in caplog.text
+
+
+async def test_one_that_never_serves_is_replaced_and_ends_the_broker_at_last(crew, monkeypatch, caplog):
+    monkeypatch.setattr(module, "PING_S", 0.01)
+    monkeypatch.setattr(module, "BEGINS", 3)
+    monkeypatch.setattr(module, "MANY", 2)
+    monkeypatch.setattr(module, "WORKER", ("-c", "import time; time.sleep(60)"))
+    with pytest.raises(ConfigError, match="edge process 1 ends again and again"):
+        await crew.made.start([{}])
+    assert "is replaced" in caplog.text
+
+
+async def test_who_does_not_say_that_it_knows_the_users_is_replaced(crew, monkeypatch, caplog):
+    """It would go on with those of before, and whoever has changed them was told that they are in use."""
+    monkeypatch.setattr(module, "PING_S", 0.01)
+    monkeypatch.setattr(module, "SLOW", 10**6)
+    monkeypatch.setattr(module, "WORKER", ("-c", SERVES.replace("QUIET = False", "QUIET = True")))
+    await crew.made.start([{}])
+    await crew.made.heed_users()
+    await eventually(lambda: crew.made.restarts == 1 and crew.made.serving() == 1)
+    assert "does not say that it uses what was changed" in caplog.text
+
+
+async def test_what_a_process_had_said_before_it_ended_is_heard(crew, monkeypatch):
+    """Its link may be full of what clients have sent when it ends: that is read first, and only then it is gone."""
+    told: list[str] = []
+
+    class End:
+        def on_message(self, message: bytes) -> None:
+            told.append(message.decode())
+
+        def on_closed(self, why: Any) -> None:
+            told.append("closed")
+
+    monkeypatch.setattr(crew.server, "accept", lambda service, stream: End(), raising=False)
+    monkeypatch.setattr(crew.server, "edge_gone", lambda edge, boot: told.append("gone"))
+    says = SERVES.replace(
+        '    await talk.ask("hello"',
+        """
+    global link
+    link = FramedDialer(asyncio.get_running_loop()).dial(start.path, "edge", talk)
+    await talk.ask("hello\"""",
+    ).replace(
+        "sys.exit(3)",
+        """
+            for n in range(40):
+                link.send(b"%d" % n * 100)
+            import os
+            os._exit(3)""",
+    )
+    monkeypatch.setattr(module, "WORKER", ("-c", says))
+    await crew.made.start([{}])
+    crew.made.members[0].talk.tell("die")
+    await eventually(lambda: "gone" in told)
+    gone = told.index("gone")
+    assert told[gone - 1] == "closed" and told[: gone - 1] == [str(n) * 100 for n in range(40)]
 
 
 @pytest.mark.parametrize("code, tries", [("raise SystemExit(2)", 1), ("raise SystemExit(1)", module.MANY)])

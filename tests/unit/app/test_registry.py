@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from broker.app.edges.registry import PARENT, IdRegistry, ParentClientIds, Registry
+from broker.app.edges.registry import PARENT, IdRegistry, ProcessClientIds, Registry
 from broker.edge.destinations.directory import LocalNames
 from broker.edge.subscriptions.rate_limits import LocalTokens
 from tests.unit.app.test_shared import Connection
+
+
+def of_the_parent(policy: str, ids: IdRegistry) -> ProcessClientIds:
+    return ProcessClientIds(
+        policy, lambda name, id, told: told(ids.claim(PARENT, name, id)), lambda name, id: ids.release(PARENT, name, id)
+    )
 
 
 def test_a_client_id_is_refused_to_another_process():
@@ -33,28 +39,32 @@ def test_what_a_process_had_is_free_when_it_has_ended():
     assert ids.claim(3, "ada", 8) and not ids.claim(3, "bob", 9)
 
 
-def test_connections_in_the_parent_take_part():
+def test_connections_in_the_parent_take_part_and_refuse_each_other():
     ids = IdRegistry("refuse", lambda *lost: None)
-    own, first, second, answers = ParentClientIds(ids), Connection(1), Connection(2), []
+    own, first, second, answers = of_the_parent("refuse", ids), Connection(1), Connection(2), []
     own.claim("ada", first, answers.append)
     assert not ids.claim(1, "ada", 5)
     own.claim("ada", second, answers.append)
-    assert answers == [None, None] and first.taken
-    own.release("ada", first)
-    assert not ids.claim(1, "ada", 5)
+    assert answers[0] is None and "ada" in str(answers[1]) and not first.taken
     own.release("ada", second)
+    assert not ids.claim(1, "ada", 5)
+    own.release("ada", first)
     assert ids.claim(1, "ada", 5)
     own.claim("ada", first, answers.append)
     assert "ada" in str(answers[2])
 
 
-def test_and_lose_theirs():
-    own = ParentClientIds(IdRegistry("takeover", lambda *lost: None))
-    holder = Connection(1)
-    own.claim("ada", holder, lambda _: None)
-    own.lost("ada")
-    own.lost("ada")
-    assert holder.taken
+def test_and_take_over_and_lose_theirs():
+    own = of_the_parent("takeover", IdRegistry("takeover", lambda *lost: own.lost(*lost[1:])))
+    first, second, answers = Connection(1), Connection(2), []
+    own.claim("ada", first, answers.append)
+    own.claim("ada", second, answers.append)
+    assert answers == [None, None] and first.taken and not second.taken
+    own.lost("ada", 1)
+    assert not second.taken, "the word was about the one before"
+    own.lost("ada", 2)
+    own.lost("ada", 2)
+    assert second.taken
 
 
 def test_names_and_rates_are_those_of_the_parent():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.app.edges.shared import TalkClientIds, TalkNames, TalkTokens, manage
+from broker.app.edges.registry import ProcessClientIds
+from broker.app.edges.shared import TalkNames, TalkTokens, client_ids, manage
 from broker.core.errors import BrokerError, Code, RefusedError
 
 
@@ -40,8 +41,9 @@ class Parent:
     tell = ask
 
 
-async def claimed(parent: Parent, policy: str = "refuse") -> tuple[TalkClientIds, Connection, list[Any]]:
-    ids, one, answers = TalkClientIds(parent, policy), Connection(1), []
+async def claimed(parent: Parent, policy: str = "refuse") -> tuple[ProcessClientIds, Connection, list[Any]]:
+    ids, one, answers = client_ids(parent, policy), Connection(1), []
+    assert ids is not None
     ids.claim("ada", one, answers.append)
     await asyncio.sleep(0)
     return ids, one, answers
@@ -61,6 +63,10 @@ async def test_a_client_id_of_ours_and_one_of_another_process():
     assert answers[0].code is Code.CLIENT_ID_IN_USE
     _, _, answers = await claimed(Parent(claim_id=BrokerError("gone")))
     assert answers[0].code is Code.INTERNAL
+
+
+async def test_nobody_is_asked_where_all_may_have_it():
+    assert client_ids(Parent(), "allow") is None
 
 
 async def test_a_takeover_ends_the_one_before():

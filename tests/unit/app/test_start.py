@@ -12,7 +12,6 @@ from broker.app.edges.start import (
     WorkerStart,
     changed,
     memory_shares,
-    processes_of,
     refuse_more_partitions,
     refuse_undivided,
     settings_for,
@@ -24,16 +23,6 @@ from broker.core.errors import ConfigError
 
 def edge(**values) -> Settings:
     return Settings(edge=EdgeSettings(**values))
-
-
-def test_how_many(monkeypatch):
-    monkeypatch.setattr(start.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
-    assert [processes_of(edge(processes=said)) for said in ("0", "5", "auto")] == [0, 5, 4]
-    monkeypatch.setattr(start.os, "sched_getaffinity", lambda _: {0, 1, 2})
-    assert processes_of(edge(processes="auto")) == 0, "with few cores more processes cost, and bring nothing"
-    for wrong in ("-1", "many", "65", ""):
-        with pytest.raises(ConfigError, match=r"edge\.processes"):
-            processes_of(edge(processes=wrong))
 
 
 @pytest.mark.parametrize(
@@ -74,12 +63,35 @@ def test_changed_entries_and_nothing_else():
         edge=EdgeSettings(permissions={"#": {"send": "x"}}),
     )
     after = replace(before, engine=EngineSettings(addresses={"a": {"max_size_bytes": 3}}, queues={"q": {}}))
-    entries = changed(before, after)
+    entries = [entry for piece in changed(before, after) for entry in piece]
     assert sorted(entries) == [
         ("engine.addresses", "a", {"max_size_bytes": 3}), ("engine.addresses", "b", None), ("engine.queues", "q", {}),
     ]  # fmt: skip
     assert with_changed(before, entries) == after
     assert before.engine.addresses["b"], "the settings of before stay what they were"
+
+
+def test_many_entries_are_compared_in_pieces():
+    """A step of the loop does not grow with what somebody has set."""
+    many = {f"a.{n}": {"max_size_bytes": n} for n in range(4 * start.COMPARED)}
+    looked: list[str] = []
+
+    class Noting(dict[str, object]):
+        def get(self, name, default=None):
+            looked.append(name)
+            return super().get(name, default)
+
+    before = Settings(engine=EngineSettings(addresses=Noting(many)))
+    after = replace(before, engine=EngineSettings(addresses={**many, "a.7": {}, "new": {}}))
+    pieces = []
+    for piece in changed(before, after):
+        assert len(looked) <= start.COMPARED
+        looked.clear()
+        pieces.append(piece)
+    assert [entry for piece in pieces for entry in piece] == [
+        ("engine.addresses", "a.7", {}), ("engine.addresses", "new", {}),
+    ]  # fmt: skip
+    assert len(pieces) > 4
 
 
 def test_partitions_stay():

@@ -334,3 +334,26 @@ def test_producers_pause_while_the_owner_says_that_its_disk_is_behind(one):
     one.world.run()
     assert one.edge.relieved == [{3}]
     assert not one.port.submit([publish(1, session=3)])
+
+
+def test_what_is_queued_leaves_before_the_stream_is_closed(one):
+    """A client that has left before the edge ends has sent it: nobody else could send it again."""
+    one.down.held = []
+    one.port.submit([publish()])
+    one.world.run()
+    for _ in range(50):
+        one.port.submit([publish()])
+    sent = len(one.up.sent)
+    one.port.close()
+    assert sum(len(up.commands) for up in one.ups()[sent:]) == 50
+
+
+def test_so_does_the_word_that_deliveries_were_taken(one):
+    """Else they would be given to others, though their client has them."""
+    one.port.submit([Subscribe(1, 1, 0, 3, "a", Routing.ANYCAST, AckMode.AUTO)])
+    one.world.pass_time(0.05)
+    sent = len(one.up.sent)
+    deliver(one, 1)
+    assert takens(one, sent) == []
+    one.port.close()
+    assert takens(one, sent) == [one.downs()[-1].batch]

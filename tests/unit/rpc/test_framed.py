@@ -6,6 +6,7 @@ import asyncio
 import os
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -75,6 +76,55 @@ async def says_why(folder):
         assert await client.end() == "drained: épuisé"
         assert client.messages == [b"last"] and client.kinds == [EndKind.ALIVE]
         assert await server.end() == "drained: épuisé"
+
+
+@both_loops
+def test_what_was_sent_leaves_before_the_dialer_closes(kind, tmp_path):
+    run(kind, leaves_before(tmp_path))
+
+
+async def leaves_before(folder):
+    async with pair(folder) as (dialer, doors, path):
+        ended, server = await joined(dialer, doors, path)
+        client = End()
+        client.stream = dialer.dial(path, "edge", client)
+        await eventually(lambda: len(doors.ends) == 2)
+        many = [bytes([n]) * 100_000 for n in range(100)]
+        for message in many:
+            ended.stream.send(message)
+            client.stream.send(message)
+        ended.stream.close("as its user says")
+        await dialer.close()
+        other = doors.ends[1]
+        assert [await server.end(), await other.end()] == ["as its user says", "stopping"]
+        assert server.messages == other.messages == many
+        assert ended.closed == ["as its user says"] and client.closed == ["stopping"]
+
+
+async def test_who_does_not_read_holds_up_a_closing_dialer_for_a_short_time_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(framed, "FAREWELL_S", 0.05)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_unix_server(Deaf, str(tmp_path / "s"))
+    end, dialer = End(), FramedDialer(loop)
+    end.stream = dialer.dial(str(tmp_path / "s"), "edge", end)
+    end.stream.send(b"x" * 9_000_000)
+    await eventually(lambda: Deaf.made)
+    async with asyncio.timeout(10):
+        await dialer.close()
+    assert end.closed == ["stopping"]
+    server.close()
+    for transport in Deaf.made:
+        transport.abort()
+
+
+class Deaf(asyncio.Protocol):
+    """Reads nothing."""
+
+    made: ClassVar[list[asyncio.Transport]] = []
+
+    def connection_made(self, transport):
+        transport.pause_reading()
+        self.made.append(transport)
 
 
 async def test_a_broken_connection_is_lost_and_said_once(tmp_path):
