@@ -254,14 +254,14 @@ class Journal:
 
     @property
     def free_bytes(self) -> int:
-        """Of the volume, when it was last looked at: after each write, and by look_at_space()."""
+        """Of the volume, when it was last looked at: after some writes, and by look_at_space()."""
         return self._store.free
 
     @property
     def refuses_below(self) -> int:
         """With less than that free, SENDs are refused, or soon will be: the reserve, and segments still to be made."""
         settings = self._store.settings
-        return settings.min_free_bytes + max(self._store.missing_spares(), 0) * settings.segment_bytes
+        return settings.min_free_bytes + max(self._store.missing, 0) * settings.segment_bytes
 
     @property
     def space(self) -> Space:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 from broker.core.address import Outcome
-from broker.core.commands import Command, Hold, Settle
+from broker.core.commands import Command, Hold, Publish, Settle
 from broker.core.message import Blob
 from broker.owner.bodies.bodies import FileBodyReader, FileBodyWriter
 from broker.owner.commit.io_thread import Io
@@ -29,6 +29,7 @@ class LocalOwner:
         self._settles: dict[int, list[Command]] = {}
         # The shard's own method: in one process there is no layer in between.
         self.submit: Callable[[list[Command]], bool] = shard.submit
+        self.at_once: Callable[[Publish], bool] | None = shard.at_once
 
     def attach(self, listener: EffectListener) -> None:
         self._shard.listen(listener)

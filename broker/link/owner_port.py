@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from broker.core.address import Outcome
-from broker.core.commands import Command
+from broker.core.commands import Command, Publish
 from broker.core.effects import Effect
 from broker.core.errors import Code
 from broker.core.message import Blob
@@ -83,9 +83,13 @@ class BodyReader(Protocol):
 class OwnerPort(Protocol):
     """Where an edge's commands go and its effects come from.
 
-    shares_wildcards   a SubscribeAll costs one thing here; else one for each slot."""
+    shares_wildcards   a SubscribeAll costs one thing here; else one for each slot.
+    at_once   carries out a message that is not durable now, and tells what comes of it before it returns: when nothing
+              else waits, and it leaves nothing to do. False: it has done nothing, submit() it. None: it never does.
+              Not to be called while effects are being told."""
 
     shares_wildcards: bool
+    at_once: Callable[[Publish], bool] | None
 
     def attach(self, listener: EffectListener) -> None: ...
     def submit(self, commands: list[Command]) -> bool:

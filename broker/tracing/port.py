@@ -33,6 +33,7 @@ class TracedPort:
 
     def __init__(self, port: OwnerPort, notes: Notes, submit: Callable[[list[Command]], bool] | None = None) -> None:
         self.shares_wildcards = port.shares_wildcards
+        self.at_once: Callable[[Publish], bool] | None = None
         self._port = port
         self._submit = submit or port.submit
         self._notes = notes

@@ -164,6 +164,13 @@ class Connection:
         held = self._held
         if phase is LOGIN:
             return self._hold_back(data)
+        sends = self._sends
+        # Most reads of a client that waits for something are one SEND. Where nothing is under way, it is its event.
+        if sends is not None and phase is OPEN and not held and data[:1] == b"S" and self._stream == NO_STREAM and (
+            alone := sends.alone(data)
+        ) is not None:  # fmt: skip
+            self.eols += data[-1] == LF
+            return [alone]
         if held:
             # The two together make the reading linear in what has come: without `_need` a 1 MB body in reads of 1 KB
             # would be joined and looked at 1,000 times, half a gigabyte of copying.

@@ -126,11 +126,12 @@ class Layout:
     lines_at, length_at, receipt_at, said_at   groups of it: stretches of relayed lines, content-length and receipt
                (0: it has none), and what a broker acts on, in the order of `said`.
     flags      of its messages.
-    family     of the values `values`, which are those of the block before, whoever has sent it."""
+    family     of the values `values`, which are those of the block before, whoever has sent it; head: that of a lone
+               message of them."""
 
     __slots__ = (
-        "_families", "_family_of", "_named", "family", "flags", "length_at", "lines_at", "match", "receipt_at", "said",
-        "said_at", "values",
+        "_families", "_family_of", "_named", "family", "flags", "head", "length_at", "lines_at", "match", "receipt_at",
+        "said", "said_at", "values",
     )  # fmt: skip
 
     def __init__(self, names: Sequence[bytes], version: Version, family: Callable[[Said], HeadFamily]) -> None:
@@ -176,6 +177,7 @@ class Layout:
         self._families: dict[object, HeadFamily] = {}
         self.values: object = None
         self.family: HeadFamily
+        self.head: Head
 
     def means(self, values: bytes | tuple[bytes, ...]) -> None:
         """A block with these values: its family."""
@@ -190,4 +192,4 @@ class Layout:
                 if len(self._families) >= FAMILIES:
                     self._families.clear()
                 self._families[values] = family
-        self.values, self.family = values, family
+        self.values, self.family, self.head = values, family, family.head(self.flags)

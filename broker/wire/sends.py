@@ -1,7 +1,7 @@
 """SEND frames of one connection, the cheapest way that fits.
 
-In this order: many frames with the last block (bulk), many with one value changed (bulk), one after another of blocks
-whose names are known (layouts), the full reader.
+In this order: a read that is one frame of known names (alone), many frames with the last block (bulk), many with one
+value changed (bulk), one after another of blocks whose names are known (layouts), the full reader.
 
 Rule: every way gives what the full reader gives, or is not taken; what is remembered comes from complete
 frames only. Must not know buffers, streaming or what follows a SEND.
@@ -28,7 +28,7 @@ from broker.core.message import TEXT
 
 from .block import CHEAP, SendBlock, read_send
 from .bulk import OneValue, SameBlock
-from .events import Head
+from .events import Head, Sends
 from .intake import ALIKE_AS_ONE, MANY_LINES, Intake
 from .layouts import NAMES, NAMES_BYTES, SAID, HeadFamily, Layout
 from .memo import Table
@@ -50,6 +50,7 @@ PROBES: Final = 256
 """Blocks of one layout in a row between two looks whether it is one value that changes."""
 AGAIN: Final = 4
 """Times in a row that all relayed lines were the same until they are taken out of the records."""
+LF: Final = 10
 FAILURES: Final = 8
 """Times that the value behind which frames were taken together was not the only one that has changed."""
 
@@ -110,6 +111,40 @@ class SendReader:
         # in the remembered block.
         self._small = min(settings.max_header_bytes, settings.max_header_block_bytes)
         self._longest = min(self._small, LONGEST)
+
+    def alone(self, data: bytes) -> Sends | None:
+        """The event of a read that is one frame of a known layout, perhaps with a line end behind its NUL. None: it is
+        something else, or there is more to be said about it."""
+        # What _take does for one of many, without what it does for the others: no group gathers, and nothing is learned
+        # of how a frame is like the one before.
+        settings, size = self._settings, len(data)
+        for layout in self._layouts:
+            m = layout.match(data, 0, self._longest)
+            if m is not None:
+                break
+        else:
+            return None
+        # From the end, as nothing may stand behind it: half a frame, two of them or a wrong length are for the others.
+        stop, close = m.end(), size - (2 if data[-1] == LF else 1)
+        if data[close] or close < stop or size > settings.max_frame_bytes or close - stop >= settings.large_body_bytes:
+            return None
+        stretches = layout.lines_at
+        lines = m[stretches[0]] if len(stretches) == 1 else b"".join(m.group(*stretches))
+        body = data[stop : close + 1]
+        if layout.length_at:
+            if (length := int(m[layout.length_at])) != close - stop:
+                return None
+            record = b"content-length:%d\n%b\n%b" % (length, lines, body)
+        elif body.find(b"\0") != close - stop:
+            return None  # the first NUL ends it (C14): here are several frames
+        else:
+            record = b"%bcontent-length:%d\n\n%b" % (lines, close - stop, body)
+        # As for many: mostly it says what the block before has said, and then the head is that one's.
+        values = m.group(*layout.said_at)
+        if values != layout.values:
+            layout.means(values)
+        receipts = [m[layout.receipt_at]] if layout.receipt_at else None
+        return Sends(layout.head, [record], receipts, len(record))
 
     def bulk(self, intake: Intake, burst: int) -> int:
         """Takes frames from intake.pos on. Returns the empty lines passed, or -1 if nothing was taken. burst: what

@@ -202,7 +202,7 @@ def count(work: Work, folder: Path) -> Calls:
         loop = asyncio.get_running_loop()
         try:
             port = next(iter(broker.listeners.ports.values()))
-            await loop.run_in_executor(None, _apart, work(port), calls)
+            await loop.run_in_executor(None, talk, work(port), calls)
         finally:
             await broker.stop()
 
@@ -228,7 +228,7 @@ def _spent(rounds: Any, reader: Any, began: float, nbytes: int) -> None:
         _measured(rounds, reader, began, nbytes)
 
 
-def _apart(work: Iterator[None], calls: Calls) -> None:
+def talk(work: Iterator[None], calls: Calls) -> None:
     """In the clients' thread, whose own calls do not count."""
     sys.setprofile(None)
     next(work)

@@ -64,6 +64,9 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
+        self.alone = Random(f"alone {seed}")
+        self.at_once = 0
+        """Messages that had a turn of their own, beside whatever waited."""
         self.disk_id = f"{random.getrandbits(128):032x}"
         self.disk = SimDisk(seed)
         self.clock = HandClock()
@@ -192,6 +195,13 @@ class World:
 
     def submit(self, *commands) -> None:
         self.machine.port.submit(list(commands))
+
+    def send(self, command: Publish) -> None:
+        """As an edge does whose read has brought this alone, or together with others."""
+        if self.alone.random() < 0.8 and not command.run.flags & DURABLE and self.machine.port.at_once(command):
+            self.at_once += 1
+        else:
+            self.submit(command)
 
     def ask(self, session: Session, request: Request, often: float = 0.8) -> int:
         """A number for the request; 0: nobody waits."""
@@ -333,7 +343,7 @@ class World:
         run, messages = self.compose(address)
         seq = self.ask(session, request := Request())
         request.sent = self._sent(address, messages)
-        self.submit(Publish(slot_of(address), session.number, seq, address, routing, run))
+        self.send(Publish(slot_of(address), session.number, seq, address, routing, run))
 
     def publish_large(self, session: Session) -> None:
         address, routing = self._where()
@@ -362,7 +372,7 @@ class World:
             self.biggest = max(self.biggest, message.size)
             seq = self.ask(session, request := Request())
             request.sent = self._sent(address, [message])
-            self.submit(Publish(slot_of(address), session.number, seq, address, routing, run))
+            self.send(Publish(slot_of(address), session.number, seq, address, routing, run))
 
         writer.finish(durable, complete)
 

@@ -8,8 +8,9 @@ connecting), nor how they are answered.
 
 from __future__ import annotations
 
-from broker.core.commands import Command
+from broker.core.commands import Command, Publish
 from broker.core.errors import RefusedError
+from broker.core.message import DURABLE
 from broker.wire.events import IMPLIED, Acks, BodyData, BodyEnd, BodyStart, Event, Frame, Sends, Violation
 
 from ..session.session import Session
@@ -45,22 +46,22 @@ class Inbound:
         self._breathing = False
         self._begun = 0
 
-    def take(self, events: list[Event]) -> None:
-        """What a read has brought."""
-        if self._edge.log_frames:
-            framelog.received(self._session, events)
-        if self._edge.rates is not None:
-            events = self._admitted(self._edge.rates, events)
-        if self._parked is not None:
-            self._parked += events
-        elif events:
-            self._process(events)
-
-    def _process(self, events: list[Event]) -> None:
-        session = self._session
-        counters = self._edge.counters
-        if self._edge.changes.busy:
-            self._edge.changes.meets(session)
+    def take(self, events: list[Event], fresh: bool = True) -> None:
+        """What a read has brought. Not fresh: it has waited here, and its turn has come."""
+        session, edge = self._session, self._edge
+        if fresh:
+            if edge.log_frames:
+                framelog.received(session, events)
+            if edge.rates is not None:
+                events = self._admitted(edge.rates, events)
+            if self._parked is not None:
+                self._parked += events
+                return
+            if not events:
+                return
+        counters = edge.counters
+        if edge.changes.busy:
+            edge.changes.meets(session)
             if session.closed or session.leaving:
                 events = []
         self._begun = 0
@@ -86,10 +87,10 @@ class Inbound:
             if self._parked is not None:
                 self._parked += events[position + 1 :]
                 break
-        if self.batch or session.closed:
-            self.submit()
-        else:
-            self._leave()
+        if session.closed:
+            self.batch = []
+        # Not in the middle of what owners tell: what comes of it would be told in between.
+        self._leave(not edge.dispatching)
         if session.outbox.out:
             session.outbox.flush()
 
@@ -131,15 +132,21 @@ class Inbound:
             self.batch = []
         self._leave()
 
-    def _leave(self) -> None:
+    def _leave(self, at_once: bool = False) -> None:
+        """at_once: one message that is not to be stored may be carried out, and what comes of it told, before this
+        returns."""
         if self.publisher is not None:
             self.publisher.last = None
         if self.batch:
-            session = self._session
+            session, port = self._session, self._edge.port
             batch, self.batch = self.batch, []
             if session.crowds is not None:
                 batch = session.crowds.sift(batch)
-            if self._edge.port.submit(batch) and not session.closed:
+            elif at_once and len(batch) == 1 and port.at_once is not None:
+                lone = batch[0]
+                if type(lone) is Publish and not lone.run.flags & DURABLE and port.at_once(lone):
+                    return
+            if port.submit(batch) and not session.closed:
                 self._edge.pause(session)
 
     @property
@@ -178,7 +185,7 @@ class Inbound:
             if self._parked is not None:
                 self._parked += events
             elif events:
-                self._process(events)
+                self.take(events, fresh=False)
         except Exception:
             session.fault()
         if session.ended and not self.parked:
@@ -202,7 +209,7 @@ class Inbound:
             held_back = session.wire.receive(b"")
             if self._edge.rates is not None:
                 held_back = self._admitted(self._edge.rates, held_back)
-            self._process([] if session.leaving else (events or []) + held_back)
+            self.take([] if session.leaving else (events or []) + held_back, fresh=False)
             if session.wire.more and not session.closed and not session.leaving:
                 self.breathe()
         except Exception:

@@ -39,6 +39,8 @@ _JOIN: Final = 512
 """Buffers joined per write: a bounded copy, a bounded time with the GIL held."""
 _HANDLES: Final = 128
 """Open files of closed segments."""
+LOOK_BYTES: Final = 1 << 20
+"""Of commits, between two looks at the free space of the volume."""
 SPARES: Final = 2
 """The next segment, and the reserve for settling when the disk is full."""
 
@@ -61,6 +63,8 @@ class Store:
         self.dead = ""
         self.no_space = False
         self.low_space = False
+        self._unlooked = 0
+        """Bytes written since the free space of the volume was looked at."""
         self.free = 0
         """Bytes of the volume when it was last looked at."""
         self.next_batch = 1
@@ -72,6 +76,8 @@ class Store:
         self.lock = threading.Lock()
         self._spares: list[tuple[str, int]] = []
         """(name, size); an extra large one may wait here after JournalFull."""
+        self.missing = SPARES
+        """Prepared segments that have still to be made."""
         self._spare_count = 0
         self._handles: dict[int, File] = {}
         self._pins: dict[int, int] = {}
@@ -91,12 +97,16 @@ class Store:
         try:
             yield
         except OSError as error:
-            # Never for a sync: space that is missing at an fsync means that a write was accepted and lost.
-            if full and error.errno in _FULL:
-                self.no_space = True
-                raise JournalFull(f"{self.folder}: no space to {what}: {error.strerror}") from error
-            self.dead = f"{self.folder}: cannot {what}: {error.strerror or error}; restart when that is repaired"
-            raise JournalDead(self.dead) from error
+            raise self._judged(error, what, full) from error
+
+    def _judged(self, error: OSError, what: str, full: bool) -> JournalError:
+        """What that means: see guard()."""
+        # Never for a sync: space that is missing at an fsync means that a write was accepted and lost.
+        if full and error.errno in _FULL:
+            self.no_space = True
+            return JournalFull(f"{self.folder}: no space to {what}: {error.strerror}")
+        self.dead = f"{self.folder}: cannot {what}: {error.strerror or error}; restart when that is repaired"
+        return JournalDead(self.dead)
 
     # ── opening ────────────────────────────────────────────────────────────────────────────────────
 
@@ -225,6 +235,7 @@ class Store:
         JournalError: the batch before this one has not been written."""
         if not self.follows(batch):
             raise JournalError("an earlier batch of the journal has not been written")
+        self._unlooked += batch.nbytes
         for part in batch.parts:
             # All space first: a batch of two segments is not begun when the second cannot be had.
             if part.segment not in self.algorithms:
@@ -240,25 +251,38 @@ class Store:
         if batch.parts:
             # After everything: a batch that JournalFull has stopped is written again as a whole, to the same places.
             self.next_batch = batch.parts[-1].number + 1
-        self.check_space()
+        # Its bytes were zeroes of a segment before, so a commit takes no space of the volume. What others take of it
+        # is looked at now and then here (a look takes as long as the write), and by the clock (admin/space).
+        if self._unlooked >= LOOK_BYTES or self.no_space or self.low_space:
+            self.check_space()
 
     def follows(self, batch: Batch) -> bool:
         """Whether everything before this batch has been written (a gap would read as rot)."""
         return not batch.parts or batch.parts[0].number == self.next_batch
 
     def _write_part(self, part: BatchPart) -> None:
-        with self.pinned(part.segment) as file:
-            with self.guard("write the journal"):
-                offset = part.offset
-                # A batch of one turn is thousands of buffers: writing each would be a system call each, joining all a
-                # copy of megabytes with the GIL held.
-                for at in range(0, len(part.buffers), _JOIN):
-                    data = b"".join(part.buffers[at : at + _JOIN])
-                    write_all(file, data, offset)
-                    offset += len(data)
+        # guard() and pinned() in line: as what they are their frames would be half of all that a commit calls.
+        if self.dead:
+            raise JournalDead(self.dead)
+        file = self.acquire(part.segment)
+        assert file is not None  # only `known` may say no
+        syncs = False
+        try:
+            offset = part.offset
+            # A batch of one turn is thousands of buffers: writing each would be a system call each, joining all a
+            # copy of megabytes with the GIL held.
+            for at in range(0, len(part.buffers), _JOIN):
+                data = b"".join(part.buffers[at : at + _JOIN])
+                if (done := file.pwrite(data, offset)) < len(data):
+                    write_all(file, data[done:], offset + done)
+                offset += len(data)
+            syncs = True
             if self.settings.sync:
-                with self.guard("sync the journal", full=False):
-                    file.sync()
+                file.sync()
+        except OSError as error:
+            raise self._judged(error, f"{'sync' if syncs else 'write'} the journal", not syncs) from error
+        finally:
+            self.release(part.segment)
         # One assignment of an int, which threads may read without a lock.
         self.durable = part.segment << 32 | part.end
 
@@ -313,6 +337,7 @@ class Store:
             self.files.rename(self.path(spare), self.path(segment_name(number)))
         with self.lock:
             self._spares.remove((spare, size))
+            self._count_spares()
             self._handles[number] = file
             self.algorithms[number] = f.PREFERRED
         with self.guard("begin a segment", full=False):
@@ -327,18 +352,20 @@ class Store:
     @property
     def wants_prepare(self) -> bool:
         # Whoever is refused writes nothing that would look at the space again: prepare() does.
-        return (self.missing_spares() > 0 or self.no_space or self.low_space) and not self.dead
+        return (self.missing > 0 or self.no_space or self.low_space) and not self.dead
 
-    def missing_spares(self) -> int:
-        """Prepared segments that have still to be made."""
-        with self.lock:
-            return SPARES - sum([size == self.settings.segment_bytes for _, size in self._spares])
+    def _count_spares(self) -> None:
+        self.missing = SPARES - sum([size == self.settings.segment_bytes for _, size in self._spares])
+
+    def takes(self, nbytes: int) -> None:
+        """So much was written beside the log: the next commit looks at what is left, if it is much."""
+        self._unlooked += nbytes
 
     def prepare(self) -> None:
         """Zero-fills spare segments ahead. No space is not an error here: it is remembered in `no_space`."""
         size = self.settings.segment_bytes
         try:
-            while self.missing_spares() > 0:
+            while self.missing > 0:
                 with self.guard("ask for free space", full=False):
                     # Else each attempt would fill the disk to the last byte, and others on it would suffer.
                     if self.files.free_bytes(self.folder) < size:
@@ -374,9 +401,12 @@ class Store:
                 file.close()
         with self.lock:
             self._spares.append((name, size))
+            self._count_spares()
+        self.takes(size)
         return name
 
     def check_space(self) -> None:
+        self._unlooked = 0
         with self.guard("ask for free space", full=False):
             self.free = self.files.free_bytes(self.folder)
             self.low_space = self.free < self.settings.min_free_bytes

@@ -18,7 +18,7 @@ tell.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -87,6 +87,8 @@ class ClusterPort:
     """
 
     shares_wildcards = False
+    at_once: Callable[[Publish], bool] | None = None
+    """A message and what comes of it are a journey apart."""
 
     def __init__(
         self,

@@ -208,9 +208,11 @@ class Commits:
         self._stats.commits += 1
         self.done = number
         self._replicas.committed(number)
-        self._tell()
+        if self._after:
+            self._tell()
         self.check_pressure()
-        self._prepare()
+        if self._journal.wants_prepare:
+            self._prepare()
         self._owner.committed()
 
     def _tell(self) -> None:

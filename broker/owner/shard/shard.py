@@ -58,6 +58,7 @@ from .asked_steps import AskedSteps, Step, decided
 from .deferred import Deferred
 from .fault_attribution import NOBODY, culprit
 from .listening import Listener, tell_blamed
+from .lone_turn import LoneTurns
 from .memory_pressure import Pressure
 from .page_reads import PageReads
 from .portions import FEW, MOST, WORK, beside, portion
@@ -112,7 +113,7 @@ class Shard:
         self._clock = clock
         self._schedule = schedule
         self._alarm = SlotAlarm(alarm, self._tick)
-        self._listener: Listener | None = None
+        self.listener: Listener | None = None
         self.steps = Steps(clock)
         self.blame = Blame()
         self._turns = self.steps.kind("turn")
@@ -126,7 +127,7 @@ class Shard:
         self._behind = Reconfiguring(self.engine if replicas is None else self.engines.get, self._configured)
         self.reads = PageReads(journal, read_io, self.engines, self.wake, self._stop)
         self._steps = AskedSteps()
-        self._scheduled = False
+        self._scheduled = self._in_turn = False
         self._alone = replicas is None
         durable = replicas or Alone()
         self._gates = Gates(durable)
@@ -134,13 +135,14 @@ class Shard:
         self.others: Callable[[int], Keeper | None] = lambda slot: None
         self.crossing: Crossing | None = None
         self._idle: Callable[[], None] | None = None
+        self.at_once = LoneTurns(self, self._turns, self._gates, self._alarm, self.blame, self._budget).take
         most = settings.engine.queue_memory_bytes
         self.pressure = Pressure(self._budget, self.engines, most, self._alone, clock.monotonic, later, self.wake)
 
     # ── the outside ────────────────────────────────────────────────────────────────────────────────
 
     def listen(self, listener: Listener) -> None:
-        self._listener = listener
+        self.listener = listener
 
     def submit(self, commands: list[Command]) -> bool:
         """Takes commands in order; their turn comes once per iteration of the loop. True: the disk is behind, pause
@@ -152,6 +154,15 @@ class Shard:
         # Told to the callers with each submit, so that a producer that has not heard of it yet hears of it now.
         self._crowded |= len(self._inbox) + len(self._deferred.waiting) > MOST
         return self._crowded or self._commits.congested
+
+    @property
+    def rests(self) -> bool:
+        """Nothing waits, is under way, or has to be looked at: what comes may have a turn at once (lone_turn.py)."""
+        memory = self.memory
+        short = self.pressure.on or memory.queues + memory.sessions > memory.near or self.journal.full
+        waits = self._scheduled or self._deferred.waiting or self._crowded or self._commits.congested
+        busy = self._in_turn or self._large is not None or self._idle is not None or self.stopped
+        return not (waits or short or busy)
 
     def waiting(self) -> Iterator[Command]:
         """What has been submitted and not been carried out, in its order."""
@@ -173,15 +184,15 @@ class Shard:
         yield from self.reading()
         recovered = self.journal.recovered
         yield from restoring(self.settings.engine, recovered, self.engine)
-        turn, engines = self._turn(), list(self.engines.values())
+        turn, engines = self.begin_turn(), list(self.engines.values())
         for engine in engines:
             yield from engine.restore_ending(recovered.clean, turn)
             yield
         # What the ends have found (expired messages, watermarks) goes to the log; then one turn for each slot, so
         # that no step is longer than a slot.
-        self._finish(turn, {})
+        self.end_turn(turn, {})
         for engine in engines:
-            self._finish(self._turn(), {engine: None})
+            self.end_turn(self.begin_turn(), {engine: None})
             yield
 
     def reading(self) -> Iterator[None]:
@@ -300,7 +311,7 @@ class Shard:
             self._scheduled = True
             self._schedule(self._run_turn)
 
-    def _turn(self) -> Turn:
+    def begin_turn(self) -> Turn:
         steady = self._steady
         if steady is None:
             return Turn(self._clock.wall_ms(), self._commits.open, self._gates.may, most=WORK)
@@ -308,12 +319,15 @@ class Shard:
 
     def _run_turn(self) -> None:
         self._scheduled = False
+        self._in_turn = True
         try:
             self._step()
         except Exception as error:
             # Not BaseException: what ends a process on purpose passes through.
             # An engine that threw is of unknown state: tell nobody anything more, replay at restart.
             self.thrown(error)
+        finally:
+            self._in_turn = False
 
     def _step(self) -> None:
         if self.stopped:
@@ -327,7 +341,7 @@ class Shard:
         # Two ways in one body: a turn of its own, or a piece of one that is under way. As two methods they cost two
         # calls a turn, which is two a message where messages come one by one (tests/unit/app/test_calls.py).
         if (under_way := self._large) is None:
-            turn = self._turn()
+            turn = self.begin_turn()
             touched: Touched = {}
             blobs: list[Blob] = []
             # First what is due since earlier turns, then what is new: receipts are not delayed by what came later.
@@ -366,7 +380,7 @@ class Shard:
             # Two additions and a comparison a turn, as long as there is enough.
             if self.pressure.on or memory.queues + memory.sessions > memory.near:
                 self.pressure.look(turn, touched, not (self.journal.full or self._commits.congested))
-            self._finish(turn, touched)
+            self.end_turn(turn, touched)
             if (self.wildcards.ended and self.wildcards.tidy()) or (self._deferred.waiting and self._deferred.ready):
                 self.wake()
             # Bodies whose message was refused, or went to no queue: no record names them. Behind the append, or it
@@ -391,7 +405,7 @@ class Shard:
         except Exception:
             self._large = None
             for command in under_way.commands:
-                tell_blamed(self._listener, command, [])
+                tell_blamed(self.listener, command, [])
             raise
         self._large = None
         self._commits.keep_open(False)
@@ -469,7 +483,7 @@ class Shard:
             else:
                 return
         except Exception:
-            tell_blamed(self._listener, command, waiting + inbox)
+            tell_blamed(self.listener, command, waiting + inbox)
             raise
         # Behind the `except`: what throws there is not of this command.
         self._go_on_beside(rest, turn, touched, blobs)
@@ -494,7 +508,7 @@ class Shard:
         self._inbox = [*first, *rest, *self._inbox]
         self.wake()
 
-    def _finish(self, turn: Turn, touched: Touched) -> None:
+    def end_turn(self, turn: Turn, touched: Touched) -> None:
         """Dispatch, journal, commit, tell: in this order."""
         flush, now = self._gates.flush, self._turns.now
         before = now()
@@ -524,9 +538,9 @@ class Shard:
             self.in_turn(command.slot, decided(command))
         for notice in turn.notices:
             log.warning("%s", notice)
-        if turn.effects and self._listener is not None:
+        if turn.effects and self.listener is not None:
             before = now()
-            self._listener.on_effects(turn.effects)
+            self.listener.on_effects(turn.effects)
             if (at := now()) - before > LONG_S:
                 self.blame.saw(at - before, f"telling {len(turn.effects)} effects")
         self._alarm.look(touched)
@@ -557,8 +571,8 @@ class Shard:
 
     def relieved(self) -> None:
         """The disk has caught up, or this owner with what was sent."""
-        if self._listener is not None and not self.congested:
-            self._listener.on_relief()
+        if self.listener is not None and not self.congested:
+            self.listener.on_relief()
 
     def maintain(self) -> bool:
         """One bounded step of freeing and compaction; True: there is more to do."""
@@ -580,13 +594,13 @@ class Shard:
             self._schedule(self._tick)  # after it: its pieces are in turns of the loop, too
             return
         began = self._ticks.begin()
-        turn = self._turn()
+        turn = self.begin_turn()
         # A dict and no set, which would follow memory addresses: no history would repeat.
         due = dict.fromkeys([e for e in self.engines.values() if 0 < e.next_due() <= turn.now])
         try:
             for engine in due:
                 engine.tick(turn)
-            self._finish(turn, due)
+            self.end_turn(turn, due)
         except Exception as error:
             self.thrown(error)
             return
@@ -618,8 +632,8 @@ class Shard:
         log.critical("owner stopped: %s", why)
         self._commits.stop()
         self._refuse_inbox()
-        if self._listener is not None:
-            self._listener.on_stopped(why)
+        if self.listener is not None:
+            self.listener.on_stopped(why)
         if self._idle is not None:
             idle, self._idle = self._idle, None
             self._schedule(idle)
@@ -631,5 +645,5 @@ class Shard:
             self._large = None
         inbox, self._inbox = self._deferred.begin() + self._inbox, []
         effects = refusing.unheard(inbox) if self._alone else []
-        if effects and self._listener is not None:
-            self._listener.on_effects(effects)
+        if effects and self.listener is not None:
+            self.listener.on_effects(effects)

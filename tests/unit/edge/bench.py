@@ -67,6 +67,7 @@ class Port:
     """Keeps what sessions ask for; answers when the test says so."""
 
     shares_wildcards = True
+    at_once = None
 
     def __init__(self) -> None:
         self.commands: list[Any] = []

@@ -229,3 +229,27 @@ async def test_a_mistake_while_reading_ends_the_connection_by_name(caplog: Any) 
     session.receive(b"SEND\n")
     assert wire.closed == "aborted"
     assert bench.edge.counters.closed == {Reason.INTERNAL: 1}
+
+
+async def test_what_a_read_brings_alone_is_carried_out_at_once_where_the_owner_can(monkeypatch):
+    """One message that is not to be stored; anything else gathers, and so does what is sent while effects are told."""
+    bench = Bench()
+    session, _ = bench.session()
+    taken: list[Publish] = []
+    bench.port.at_once = lambda command: bool(taken.append(command)) or len(taken) < 3  # type: ignore[assignment]
+    session.receive(send(b"1"))
+    assert len(taken) == 1 and not bench.port.commands
+    session.receive(SUBSCRIBE)
+    session.receive(send(b"2", to=b"/queue/a") + send(b"3", to=b"/queue/b"))
+    session.receive(b"SEND\ndestination:/queue/a\npersistent:true\n\n4\0")
+    monkeypatch.setattr(bench.edge, "dispatching", True)
+    session.receive(send(b"5"))
+    monkeypatch.setattr(bench.edge, "dispatching", False)
+    assert len(taken) == 1 and sent(bench) == [b"2", b"3", b"4", b"5"]
+    session.receive(send(b"6"))
+    session.receive(send(b"7"))
+    assert len(taken) == 3 and sent(bench) == [b"7"], "it could not, the last time: then it waits for its turn"
+    session.receive(send(b"8"))
+    bench.port.at_once = None
+    session.receive(send(b"9"))
+    assert sent(bench) == [b"8", b"9"]

@@ -36,6 +36,9 @@ class Shard:
         self.inbox += commands
         return len(self.inbox) > 2
 
+    def at_once(self, command: Publish) -> bool:
+        return not self.inbox
+
     def waiting(self) -> list[Command]:
         return self.inbox
 
@@ -56,7 +59,7 @@ def made() -> tuple[LocalOwner, Shard, Engine]:
 
 def test_commands_and_listeners_are_the_shards_own():
     owner, shard, _ = made()
-    assert owner.submit == shard.submit, "no layer in between"
+    assert owner.submit == shard.submit and owner.at_once == shard.at_once, "no layer in between"
     assert owner.submit([settle(1)]) is False and owner.submit([settle(2), settle(3)]) is True
     listener = object()
     owner.attach(listener)  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ LINE_A, LINE_B = header(*A), header(*B)
 
 class Owner:
     shares_wildcards = True
+    at_once = None
 
     def __init__(self) -> None:
         self.came: list[Command] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from hypothesis import example, given, settings
@@ -50,6 +51,7 @@ def frames(draw):
 streams = st.lists(
     st.one_of(frames(), frames().flatmap(lambda f: st.integers(2, 30).map(lambda n: f * n))), max_size=12
 )
+A_READ_EACH = re.compile(rb"[^\0]*\0\n?|[^\0]+").findall
 
 
 def shorten(flat):
@@ -62,6 +64,8 @@ def agree(data, version, memo):
     whole = feed(logged_in(version), [data])
     assert shorten(whole) == expected
     assert feed(logged_in(version, memo=memo), cuts(data, len(data))) == whole
+    # As from who waits for an answer: a frame a read, and what a body's own NUL makes of that.
+    assert feed(logged_in(version, memo=memo), A_READ_EACH(data)) == whole
     if len(data) < 600:
         assert feed(logged_in(version, memo=memo), [data[i : i + 1] for i in range(len(data))]) == whole
 

@@ -1,0 +1,117 @@
+"""A turn of one message, at once: where nothing waits there is nothing to gather, and no other turn to be fair to.
+
+The steps are those of every turn (the same engine, the same dispatch, the same effects); left out is what a turn does
+for what waits or is to be written: gates, the journal, its commit. Where the message turns out to leave any of that to
+do, the shard ends the turn as it ends all others.
+
+Rule: whoever can be served so is decided before anything has happened. Must not know what a message means.
+"""
+
+# Example. 200 clients send a message each, now and then, to queues of consumers that wait. Gathered in the shard's
+# inbox, each would have a turn of the loop for itself all the same: it comes back from there alone. Here the message is
+# numbered, routed, handed out and written while its read is under way.
+#     not so    something waits in the inbox or for its session (order); a turn is under way, as what an owner tells may
+#               make somebody send; the disk is behind, memory is short (somebody has to rest); selectors have to be
+#               asked or many queues get it (that takes long: it has a turn, in pieces)
+#     durable   never: who writes at once writes alone, and whoever comes a moment later waits for two commits
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker.core.address import Routing
+from broker.core.commands import Publish
+from broker.core.effects import Turn
+from broker.engine.engine import Engine
+from broker.engine.state.budget import Budget
+from broker.seams.steps import StepKindStats
+
+from ..commit.release_gate import Gates, Touched
+from .listening import Listener, tell_blamed
+from .slot_alarm import SlotAlarm
+from .slow_turns import Blame
+
+
+class TurnTaker(Protocol):
+    """The shard."""
+
+    @property
+    def engines(self) -> dict[int, Engine]: ...
+    @property
+    def listener(self) -> Listener | None: ...
+    @property
+    def rests(self) -> bool:
+        """Nothing waits, is under way, or has to be looked at."""
+        ...
+
+    def begin_turn(self) -> Turn: ...
+    def end_turn(self, turn: Turn, touched: Touched) -> None:
+        """Dispatch, journal, commit, tell."""
+        ...
+
+    def wake(self) -> None: ...
+    def thrown(self, error: Exception) -> None: ...
+
+
+class LoneTurns:
+    """busy   one is under way."""
+
+    __slots__ = ("_alarm", "_blame", "_budget", "_gates", "_shard", "_turns", "busy")
+
+    def __init__(
+        self, shard: TurnTaker, turns: StepKindStats, gates: Gates, alarm: SlotAlarm, blame: Blame, budget: Budget
+    ) -> None:
+        self._shard = shard
+        self._turns = turns
+        self._gates = gates
+        self._alarm = alarm
+        self._blame = blame
+        self._budget = budget
+        self.busy = False
+
+    def take(self, command: Publish) -> bool:
+        """Carries it out and tells what comes of it. False: nothing of it has happened."""
+        shard = self._shard
+        engine = shard.engines.get(command.slot)
+        if engine is None or self.busy or not shard.rests or engine.wary or command.run.blob is not None:
+            return False
+        # Everybody else waits as long as this takes, and the read that has brought it has taken its time as well.
+        if command.routing is not Routing.ANYCAST and engine.wide(command):
+            return False
+        turns = self._turns
+        began = turns.now()
+        if began > turns.mark.due:
+            turns.mark.look(began)
+        self.busy = True
+        try:
+            self._carry_out(engine, command)
+        except Exception as error:
+            shard.thrown(error)
+        finally:
+            self.busy = False
+        if turns.took(began):
+            turns.tell(self._blame.name([command]))
+        return True
+
+    def _carry_out(self, engine: Engine, command: Publish) -> None:
+        shard, gates = self._shard, self._gates
+        turn = shard.begin_turn()
+        try:
+            engine.handle(command, turn)
+        except Exception:
+            tell_blamed(shard.listener, command, [command])
+            raise
+        pending = engine.pending
+        # Something of it waits for this turn's commit.
+        held = bool(pending) and pending[-1].number == turn.number
+        if not held:
+            gates.flush(engine, turn)
+        if held or gates.unfinished or turn.appends or turn.moves or turn.fetches or turn.notices or turn.decisions:
+            shard.end_turn(turn, {engine: None})
+        elif shard.listener is not None:
+            if turn.effects:
+                shard.listener.on_effects(turn.effects)
+            if engine.next_due():
+                self._alarm.look((engine,))
+        if self._budget.graves:
+            shard.wake()
