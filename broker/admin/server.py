@@ -18,6 +18,7 @@ from broker.config.settings import AdminSettings
 from broker.core.errors import ConfigError
 from broker.core.ids import SLOTS
 from broker.core.metrics import MetricSource
+from broker.core.numbers import natural
 from broker.seams.clock import SystemClock
 from broker.seams.steps import Steps
 
@@ -271,10 +272,10 @@ class AdminServer:
 
     async def _check(self, request: web.Request) -> web.Response:
         assert self._slot_check is not None
-        slot = request.query.get("slot", "")
-        if not (slot.isascii() and slot.isdigit() and len(slot) < 4 and int(slot) < SLOTS):
+        slot = natural(request.query.get("slot", ""), 3)
+        if slot is None or slot >= SLOTS:
             return _answer(400, b"add ?slot= with a number from 0 to 255\n", "text/plain; charset=utf-8")
-        found = await self._slot_check(int(slot))
+        found = await self._slot_check(slot)
         return _json(200, found) if found is not None else _json(404, {"error": f"slot {slot} is not led here"})
 
 

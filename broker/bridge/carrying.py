@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import blake2b
 
+from broker.core.numbers import natural
+
 from .kinds import HOPS, UNIQUE, Kind
 
 LEFT_BEHIND = frozenset({
@@ -24,8 +26,7 @@ NO_ENDS = frozenset({"user-id"})
 
 def hops_of(headers: Mapping[str, str]) -> int:
     """Bridges that a message has crossed; what is no number is none."""
-    text = headers.get(HOPS, "")
-    return int(text) if text.isdecimal() and len(text) < 4 else 0
+    return natural(headers.get(HOPS, ""), 3) or 0
 
 
 def unique_id(bridge: str, source: str, name: str, body: bytes | int) -> str:

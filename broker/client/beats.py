@@ -5,6 +5,8 @@ Rule: pure; times are seconds of the caller's monotonic clock.
 
 from __future__ import annotations
 
+from broker.core.numbers import natural
+
 from .errors import ClientError
 
 TOLERANCE = 2.0
@@ -21,10 +23,11 @@ class Beats:
 
         Raises ClientError when the server's header is not two numbers."""
         can, want = (theirs or "0,0").split(",") if (theirs or "0,0").count(",") == 1 else ("", "")
-        if not (can.isascii() and can.isdigit() and want.isascii() and want.isdigit()):
+        sends, wants = natural(can), natural(want)
+        if sends is None or wants is None:
             raise ClientError(f"the server sent a malformed heart-beat header: {theirs!r:.50}")
-        self.send_every = max(mine[0], int(want)) / 1000 if mine[0] and int(want) else 0.0
-        self.expect_every = max(mine[1], int(can)) / 1000 if mine[1] and int(can) else 0.0
+        self.send_every = max(mine[0], wants) / 1000 if mine[0] and wants else 0.0
+        self.expect_every = max(mine[1], sends) / 1000 if mine[1] and sends else 0.0
 
     @property
     def tick(self) -> float:

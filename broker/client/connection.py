@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from broker.config.settings import WireSettings
+from broker.core.numbers import natural
 from broker.wire.connection import Connection, Role
 from broker.wire.events import BodyData, BodyEnd, BodyStart, Event, Frame, Violation
 from broker.wire.versions import Version
@@ -395,7 +396,7 @@ class Client:
         code = headers.get("error-code", "")
         receipt = headers.get("receipt-id")
         error = ServerError(
-            int(code) if code.isascii() and code.isdigit() else None,
+            natural(code),
             headers.get("message", "ERROR without a message"),
             frame.body.decode("utf-8", "replace"),
             receipt,

@@ -17,7 +17,7 @@ from broker.core.errors import ConfigError
 from broker.core.slots import Member, SlotRecord
 from broker.metadata.port import Metadata, MetadataUnavailable, Put
 
-from .keys import Keys, last_part
+from .keys import Keys, slot_of_key
 from .watched import RETRY_S
 
 log = logging.getLogger("stampede.cluster")
@@ -148,7 +148,7 @@ async def _records(metadata: Metadata, keys: Keys) -> list[SlotRecord]:
     records = []
     for item in items:
         try:
-            records.append(SlotRecord.decode(int(last_part(item.key)), item.value, item.revision))
+            records.append(SlotRecord.decode(slot_of_key(item.key), item.value, item.revision))
         except ValueError as error:
             log.error("%s: %s", item.key, error)
     return records

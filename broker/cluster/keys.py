@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from urllib.parse import quote, unquote
 
+from broker.core.numbers import natural
+
 _READABLE = " !#$&'()*+,-.:;<=>?@[]^_`{|}~"
 """Characters of names that stay as they are: all printable ASCII but `/`, `%`, `"` and the backslash."""
 
@@ -20,6 +22,14 @@ def escape(name: str) -> str:
 def last_part(key: str) -> str:
     """The name at the end of a key, as it was given."""
     return unquote(key.rpartition("/")[2])
+
+
+def slot_of_key(key: str) -> int:
+    """Whose record it is. Raises ValueError for what is not a slot's key."""
+    slot = natural(last_part(key))
+    if slot is None:
+        raise ValueError(f"{key} is not the key of a slot; delete it")
+    return slot
 
 
 class Keys:

@@ -22,7 +22,7 @@ from broker.metadata.port import Delete, KeyValue, Metadata, Put
 from .applied import Applied
 from .config import all_bad
 from .controller_election import holder_of
-from .keys import Keys, last_part
+from .keys import Keys, last_part, slot_of_key
 from .planning.view import Policy, Rebalance, View
 
 ATTEMPTS = 20
@@ -175,7 +175,7 @@ async def _read(metadata: Metadata, keys: Keys, slot: int) -> SlotRecord:
 
 def _record(item: KeyValue) -> SlotRecord:
     try:
-        return SlotRecord.decode(int(last_part(item.key)), item.value, item.revision)
+        return SlotRecord.decode(slot_of_key(item.key), item.value, item.revision)
     except ValueError as error:
         raise NotPossible(f"{item.key}: {error}") from None
 

@@ -15,7 +15,7 @@ from broker.core.slots import SlotRecord
 from broker.metadata.port import Change, Metadata, MetadataRefused, MetadataUnavailable, Put
 
 from .identity import BATCH
-from .keys import Keys, last_part
+from .keys import Keys, slot_of_key
 from .tasks import Tasks, shielded
 from .watched import Watched
 
@@ -128,11 +128,11 @@ class SlotTable:
 
     def _apply(self, changes: list[Change]) -> None:
         for change in changes:
-            name = last_part(change.key)
-            if not name.isdecimal():
-                log.error("%s is not the key of a slot; delete it", change.key)
+            try:
+                slot = slot_of_key(change.key)
+            except ValueError as error:
+                log.error("%s", error)
                 continue
-            slot = int(name)
             try:
                 record = SlotRecord.decode(slot, change.value, change.revision) if change.value is not None else None
             except ValueError as error:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from broker.core.numbers import natural
 from broker.seams.entropy import token
 from broker.seams.files import OsFile, OsFiles, read_whole
 
@@ -97,7 +98,7 @@ class Ahead:
         self._forget()
 
     def _numbers(self, ending: str) -> list[int]:
-        return sorted(int(path.stem) for path in self.folder.glob(f"*{ending}") if path.stem.isdigit())
+        return sorted(number for path in self.folder.glob(f"*{ending}") if (number := natural(path.stem)) is not None)
 
     def _json(self, name: str) -> Any:
         path = self.folder / name

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from broker.core.numbers import natural
 from broker.seams.files import read_whole
 
 from .errors import PipelineError
@@ -220,7 +221,7 @@ def access(options: Mapping[str, str]) -> Access:
     if not brokers:
         raise PipelineError("option broker is missing: host:port of the read API (setting log_reads.port)")
     for each in brokers:
-        if not each.rpartition(":")[2].isdigit():
+        if natural(each.rpartition(":")[2], 5) is None:
             raise PipelineError(f"option broker: {each!r} is not host:port")
     user, passcode = credentials(options)
     ca = ca_file(options)

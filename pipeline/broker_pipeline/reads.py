@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import grpc
 
+from broker.core.numbers import natural
 from broker.rpc.v1 import log_reads_pb2 as pb
 from broker.seams.clock import SystemClock
 
@@ -332,8 +333,7 @@ def _advance(left: dict[int, Range], places: Any) -> bool:
 
 def _explained(error: grpc.RpcError, endpoint: str) -> PipelineError:
     details = error.details() or error.code().name
-    number = details.split(" ", 1)[0]
-    code = int(number) if number.isdigit() else 0
+    code = natural(details.split(" ", 1)[0]) or 0
     if error.code() is grpc.StatusCode.UNAVAILABLE and not code:
         advice = "nobody answers there; check the option broker and the setting log_reads.port"
     elif error.code() is grpc.StatusCode.UNIMPLEMENTED:

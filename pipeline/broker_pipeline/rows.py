@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from broker.core.numbers import natural
+
 SCHEMA: Final = (
     "slot int, offset bigint, index int, epoch bigint, ts timestamp, event string, address string, queue string, "
     "message_id string, headers map<string,string>, body binary, size bigint, priority int, expires timestamp, "
@@ -14,6 +16,8 @@ SCHEMA: Final = (
 )
 TEXT: Final = ", text string"
 VIEW: Final = ", view string"
+MS_DIGITS: Final = 15
+"""Of a time in milliseconds: a column of microseconds has no room for more."""
 
 
 def arrow_schema(text: bool, view: bool = False) -> Any:
@@ -104,10 +108,8 @@ def taken_table(taken: list[Any], text: bool) -> Any:
     schema = arrow_schema(text)
 
     def times(name: str) -> Any:
-        found = [message.headers.get(name, "") for message in taken]
-        return pa.array(
-            [int(value) * 1000 if value.isdigit() and value != "0" else None for value in found], pa.int64()
-        )
+        found = [natural(message.headers.get(name, ""), MS_DIGITS) for message in taken]
+        return pa.array([value * 1000 if value else None for value in found], pa.int64())
 
     made = {
         "slot": pa.array([int(message.id.partition("-")[0]) for message in taken]),
@@ -133,4 +135,5 @@ def taken_table(taken: list[Any], text: bool) -> Any:
 
 
 def _priority(text: str) -> int:
-    return int(text) if text.isdigit() else 4
+    found = natural(text, 3)
+    return 4 if found is None else found

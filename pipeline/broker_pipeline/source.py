@@ -23,6 +23,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from broker.core.numbers import natural
+
 from .consume import StampedeConsumer
 from .errors import PipelineError
 from .options import ReadOptions, consume_options, consumes, read_options
@@ -80,8 +82,8 @@ def _resolve(reads: LogReads, text: str, infos: Mapping[int, SlotInfo]) -> Offse
         return earliest(infos.values())
     if text == "latest":
         return latest(infos.values())
-    if text.startswith("@") and text[1:].isdigit():
-        found = reads.lookup(int(text[1:]), infos)
+    if text.startswith("@") and (then := natural(text[1:])) is not None:
+        found = reads.lookup(then, infos)
         return {
             str(slot): at(info, min(max(found.get(slot, info.end), info.earliest), info.end))
             for slot, info in infos.items()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from broker.client import Client, ClientError, ConnectFailed, Message, ServerError, Subscription, connect
+from broker.core.numbers import natural
 from broker.seams.clock import SystemClock
 
 from .ahead import Ahead
@@ -179,12 +180,12 @@ class Taker:
             os.replace(f"{ref}.tmp", ref)
         if body is not None:
             size = len(body)
-        attempt = headers.get("delivery-count", "1")
+        attempt = natural(headers.get("delivery-count", "1"))
         sent = {name: value for name, value in headers.items() if name not in _FRAME}
         address = headers.get("destination", self._options.destination)
         for prefix in _PREFIXES:
             address = address.removeprefix(prefix)
-        return Taken(id, sent, body, size, ref, int(attempt) if attempt.isdigit() else 1, address)
+        return Taken(id, sent, body, size, ref, 1 if attempt is None else attempt, address)
 
     async def _settle(self) -> None:
         """In transactions: a receipt of one says that all of its acknowledgements are in the log."""

@@ -33,3 +33,8 @@ def test_a_header_that_is_not_there_makes_no_value():
 
 def test_a_body_is_a_text_if_it_is_one():
     assert [row({}, body)["text"] for body in (b"a\xc3\xbc", b"\xff", None)] == ["aü", None, None]
+
+
+def test_what_only_looks_like_a_number_stops_no_stream():
+    found = row({"priority": "²", "expires": "9" * 18, "ingress-timestamp": "٣"})
+    assert (found["priority"], found["expires"], found["ts"]) == (4, None, None)

@@ -16,6 +16,7 @@ from broker.admin.desk.desk import Desk
 from broker.core.address import RECURRING, TEMPORARY, Routing
 from broker.core.commands import Act, Command, Manage, Publish
 from broker.core.ids import slot_of
+from broker.core.numbers import natural
 from broker.core.virtual_host import host_of
 from broker.selector import compile
 from broker.wire.rules import RESERVED
@@ -255,10 +256,10 @@ class Acting:
     async def disconnect(self, call: Call) -> Any:
         id = call.path["id"]
         why = f"{call.who.name} has ended this connection"
-        known = id.isascii() and id.isdigit() and len(id) < 19
-        ended = known and self._clients.disconnect(int(id), why)
-        if known and not ended and self._elsewhere is not None:
-            ended = await self._elsewhere.disconnect(int(id), why)
+        number = natural(id)
+        ended = number is not None and self._clients.disconnect(number, why)
+        if number is not None and not ended and self._elsewhere is not None:
+            ended = await self._elsewhere.disconnect(number, why)
         if not ended:
             raise unknown("connection", id, "it has ended; GET connections lists those of now")
         return {"name": id, "address": "", "done": True}
@@ -292,10 +293,10 @@ def by_slot(ids: list[str] | None) -> dict[int, list[int]] | None:
         raise bad_value("ids", f"{len(ids)} ids", f"1 to {MAX_IDS} of them; use a selector for more")
     found: dict[int, list[int]] = {}
     for text in ids:
-        slot, dash, number = text.partition("-")
-        if not (dash and slot.isdigit() and number.isdigit() and text.isascii() and len(text) < 24):
+        slot, number = map(natural, text.partition("-")[::2])
+        if slot is None or number is None:
             raise bad_value("ids", text, "as GET messages tells them")
-        found.setdefault(int(slot), []).append(int(number))
+        found.setdefault(slot, []).append(number)
     return found
 
 

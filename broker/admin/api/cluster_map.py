@@ -11,6 +11,7 @@ from typing import Any
 
 from broker.core.errors import BrokerError
 from broker.core.ids import SLOTS
+from broker.core.numbers import natural
 
 from .calls import ApiOp, Call
 from .params import Param
@@ -59,10 +60,11 @@ class ClusterMap:
 
     async def move(self, call: Call) -> Any:
         text = call.path["slot"]
-        if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) < SLOTS):
+        slot = natural(text, 3)
+        if slot is None or slot >= SLOTS:
             raise bad_value("slot", text, f"a number from 0 to {SLOTS - 1}")
         try:
-            return {"slot": int(text), "state": await self._port().move(int(text), call.body["to"])}
+            return {"slot": slot, "state": await self._port().move(slot, call.body["to"])}
         except BrokerError as error:
             raise _refused(error) from None
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from broker.core.numbers import integer
 from broker.core.pages import MOST
 
 from .problems import Problem, bad_value
@@ -81,10 +82,8 @@ class Param:
 
     def _number(self, value: Any) -> int:
         text = str(value)
-        if isinstance(value, bool) or not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 20:
-            raise bad_value(self.name, text, f"a number from {self.least} to {self.most}")
-        number = int(text)
-        if not self.least <= number <= self.most:
+        number = None if isinstance(value, bool) else integer(text)
+        if number is None or not self.least <= number <= self.most:
             raise bad_value(self.name, text, f"a number from {self.least} to {self.most}")
         return number
 

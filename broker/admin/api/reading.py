@@ -10,6 +10,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import Any
 
+from broker.core.numbers import natural
 from broker.engine.address.address_settings import first_said
 from broker.owner.shard.views import SORTS
 
@@ -128,15 +129,15 @@ class Reading:
 
     async def connection(self, call: Call) -> Any:
         id = call.path["id"]
-        if not (id.isascii() and id.isdigit() and len(id) < 19):
+        if (number := natural(id)) is None:
             raise unknown("connection", id, "its id is a number; GET connections lists them")
-        answers, missing = await self._of_clients({"kind": "connection", "id": int(id)})
+        answers, missing = await self._of_clients({"kind": "connection", "id": number})
         answer = next(filter(None, answers), None)
         if answer is None and missing:
             raise absent(missing, "ask again when it is back")
         if answer is None:
             raise unknown("connection", id, "it has ended; GET connections lists those of now")
-        asked = {"limit": 500, "sort": "consumer", "session": int(id)}
+        asked = {"limit": 500, "sort": "consumer", "session": number}
         found = await self._list("consumers", call.who, asked)
         return {**answer, "consumers": found["items"]}
 

@@ -17,6 +17,7 @@ from broker.core.address import RECURRING
 from broker.core.commands import Act, Command, Manage, Publish
 from broker.core.errors import Code, RefusedError
 from broker.core.management import ManagementRequest
+from broker.core.numbers import natural
 from broker.core.virtual_host import VirtualHost, whose
 from broker.engine.publishing.recurrence import Recurrence, split
 from broker.selector.heads import text
@@ -189,7 +190,8 @@ def _told(job: ScheduledJob, request: Mapping[str, str]) -> tuple[dict[str, str]
 
 
 def _time(headers: Mapping[str, str], name: str, default: int) -> int:
-    value = headers.get(name, str(default)).strip()
-    if not (value.isascii() and value.isdigit() and len(value) < 20):
+    value = headers.get(name, "").strip()
+    found = natural(value) if name in headers else default
+    if found is None:
         raise RefusedError(Code.BAD_HEADER, f"{name}:{value[:50]} must be epoch milliseconds")
-    return int(value)
+    return found

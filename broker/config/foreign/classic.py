@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
 from broker.core.errors import ConfigError
+from broker.core.numbers import integer, natural
 
 from ..artemis.importing import ACCEPTORS, ADDRESSES, DIVERTS, PERMISSIONS, QUEUES, Imported, around, close
 from ..artemis.xml_tree import Element
@@ -327,8 +328,8 @@ def _redelivery(plugin: Element, found: Imported) -> None:
     for policy in _all(plugin, "redeliveryPolicy"):
         given = policy.attributes
         values: dict[str, object] = {}
-        if (most := given.get("maximumRedeliveries", "6")).lstrip("-").isdecimal():
-            values["max_delivery_attempts"] = -1 if int(most) < 0 else int(most) + 1
+        if (most := integer(given.get("maximumRedeliveries", "6"))) is not None:
+            values["max_delivery_attempts"] = -1 if most < 0 else most + 1
         values["redelivery_delay_ms"] = given.get("redeliveryDelay", given.get("initialRedeliveryDelay", "1000"))
         if given.get("useExponentialBackOff") == "true":
             values["redelivery_multiplier"] = given.get("backOffMultiplier", "5")
@@ -340,7 +341,7 @@ def _redelivery(plugin: Element, found: Imported) -> None:
 def _usage(section: Element, found: Imported) -> None:
     for element in _all(section, "memoryUsage"):
         if limit := element.attributes.get("limit"):
-            found.values["memory.limit_bytes"] = int(_size(limit)) if _size(limit).isdecimal() else 0
+            found.values["memory.limit_bytes"] = natural(_size(limit)) or 0
     for name in ("storeUsage", "tempUsage"):
         for element in _all(section, name):
             if element.attributes:

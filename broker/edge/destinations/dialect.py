@@ -17,6 +17,7 @@ from broker.core.address import RECURRING, TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.management import MANAGEMENT
 from broker.core.notices import NOTIFICATIONS
+from broker.core.numbers import integer
 from broker.core.virtual_host import DEFAULT, HOST, VirtualHost, split
 from broker.engine.address.address_settings import is_pattern
 from broker.engine.publishing.recurrence import Recurrence
@@ -337,10 +338,10 @@ def whole_number(headers: Mapping[str, str], name: str, low: int, high: int) -> 
     if text is None:
         return None
     text = text.strip()
-    digits = text[1:] if text.startswith("-") else text
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and low <= int(text) <= high):
+    found = integer(text)
+    if found is None or not low <= found <= high:
         raise RefusedError(Code.BAD_HEADER, f"{name}:{text[:50]} must be a whole number from {low} to {high}")
-    return int(text)
+    return found
 
 
 def yes(headers: Mapping[str, str], name: str) -> bool:

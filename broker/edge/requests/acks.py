@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.core.commands import Settle
 from broker.core.errors import Code, RefusedError
+from broker.core.numbers import natural, naturals
 from broker.wire.escapes import unescape
 from broker.wire.events import Acks
 from broker.wire.versions import Version
@@ -39,10 +40,9 @@ def acks(session: Session, event: Acks) -> None:
             for value in set(event.subscriptions[start:end]):
                 _check_subscription(session, sub, unescape(value.decode(), Version.V11))
         skip = len(handle) + 1
-        try:
-            numbers = [int(id[skip:]) for id in ids[start:end]]
-        except ValueError:
-            raise _unknown(ids[start]) from None
+        numbers = naturals([id[skip:] for id in ids[start:end]])
+        if numbers is None:
+            raise _unknown(ids[start])
         receipts = event.receipts if end == total else None
         if sub is None or sub.browses:
             if receipts:
@@ -79,11 +79,12 @@ def delivery(session: Session, id: bytes, subscription: str | None) -> tuple[Slo
     """The consumer and message number that an ack id names. Raises RefusedError(NO_SUCH_DELIVERY)."""
     handle, _, number = id.rpartition(b"-")
     sub = session.handles.get(handle)
-    if sub is None or not number.isdigit() or len(number) > 19:
+    found = natural(number)
+    if sub is None or found is None:
         raise _unknown(id)
     if subscription is not None and session.version is Version.V11:
         _check_subscription(session, sub, subscription)
-    return sub, int(number)
+    return sub, found
 
 
 def _unknown(id: bytes) -> RefusedError:

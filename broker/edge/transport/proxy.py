@@ -14,6 +14,7 @@ import ipaddress
 import socket
 
 from broker.core.errors import BrokerError
+from broker.core.numbers import natural
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 """The first bytes of version 2."""
@@ -74,9 +75,10 @@ def _address(text: str, version: int) -> ipaddress.IPv4Address | ipaddress.IPv6A
 
 
 def _port(text: str) -> int:
-    if not (text.isdigit() and len(text) <= 5 and int(text) <= 65535 and (text == "0" or text[0] != "0")):
+    found = natural(text, 5)
+    if found is None or found > 65535 or text != str(found):
         raise BadHeader(f"{text[:10]!r} in the PROXY line is no port")
-    return int(text)
+    return found
 
 
 def _peer(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:

@@ -26,6 +26,7 @@ from broker.core.commands import Publish
 from broker.core.effects import Move, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, ESCAPED, GROUPED, NO_IDS, TEXT, Run
+from broker.core.numbers import natural
 from broker.core.records import Left, SettleRecord
 from broker.core.spans import spans_of
 
@@ -127,7 +128,7 @@ def cancel(slot: Slot, queue: Queue, ids: str, turn: Turn) -> None:
     RefusedError for a queue of others."""
     if queue.recurring is None:
         raise RefusedError(Code.NOT_ALLOWED, f"'{queue.name}' holds nothing that comes again; consume it, or purge it")
-    wanted = {int(word) for word in ids.split() if word.isdigit()}
+    wanted = {number for word in ids.split() if (number := natural(word)) is not None}
     gone, nbytes = queue.agenda_of().cancel(wanted)
     queue.recurring.doom(wanted.difference(gone))
     if not gone:

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from broker.core.numbers import natural
+
 from .names import Id
 
 Table = dict[str, Any]
@@ -195,8 +197,7 @@ class BrokerSpec(_Spec, frozen=True):
 
 def version_of(item: Table) -> int:
     """Its resourceVersion as a number: of two states of one kind's objects the later has the greater one."""
-    text = str(item["metadata"].get("resourceVersion", "0"))
-    return int(text) if text.isdigit() else 0
+    return natural(str(item["metadata"].get("resourceVersion", "0"))) or 0
 
 
 T = TypeVar("T", bound=_Spec)

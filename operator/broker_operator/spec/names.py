@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.core.numbers import natural
+
 GROUP = "stampede.dev"
 VERSION = "v1beta1"
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -72,7 +74,7 @@ def owner_pod(broker: str, ordinal: int) -> str:
 def ordinal_of(broker: str, owner: str) -> int | None:
     """The ordinal of an owner's id; None for one that is no pod of this broker."""
     head, _, tail = owner.rpartition("-")
-    return int(tail) if head == owner_name(broker) and tail.isdigit() else None
+    return natural(tail) if head == owner_name(broker) else None
 
 
 def admin_service(workload: str) -> str:

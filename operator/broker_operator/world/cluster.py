@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from broker.cluster.keys import Keys, last_part
+from broker.cluster.keys import Keys, last_part, slot_of_key
 from broker.cluster.planning.view import Policy, Rebalance, View, health
 from broker.cluster.watched import Watched
 from broker.config.settings import EtcdSettings
@@ -115,7 +115,7 @@ class Cluster:
             self._records = {}
             for key, item in self._watched["slots"].items.items():
                 with suppress(ValueError):
-                    slot = int(last_part(key))
+                    slot = slot_of_key(key)
                     self._records[slot] = SlotRecord.decode(slot, item.value, item.revision)
         return self._records
 

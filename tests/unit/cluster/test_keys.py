@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.keys import Keys, escape, last_part
+from broker.cluster.keys import Keys, escape, last_part, slot_of_key
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -31,3 +32,11 @@ def test_what_is_whose_stands_beside_the_configuration():
     assert keys.marker(keys.address("orders")).startswith(keys.managed)
     assert not keys.marker(keys.address("orders")).startswith(keys.config)
     assert Keys("/a/").slots == Keys("/a").slots
+
+
+@pytest.mark.parametrize("name", ["", "x", "1_0", "+1", "٣", "²", "1 "])
+def test_a_key_that_is_no_slots_says_so(name):
+    keys = Keys("/stampede")
+    assert slot_of_key(keys.slot(17)) == 17
+    with pytest.raises(ValueError, match="is not the key of a slot; delete it"):
+        slot_of_key(keys.slots + escape(name))

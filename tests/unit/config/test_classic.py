@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from broker.config.foreign.foreign_files import read
 
 FOUND = read((Path(__file__).parent / "foreign_files" / "activemq.xml").read_bytes())
@@ -49,3 +51,10 @@ def test_what_matters_comes_first_and_nothing_is_dropped_in_silence():
     for what in ("<unheardOf>", "trace of 'stomp'", "queuePrefetch of policyEntry '#'", "<storeUsage>",
                  "transportConnector 'openwire'", "advisorySupport of <broker>"):  # fmt: skip
         assert what in [told for told, _ in TOLD], what
+
+
+@pytest.mark.parametrize(("given", "attempts"), [("4", 5), ("-1", -1), ("--5", None), ("²", None), ("1_0", None)])
+def test_what_is_no_number_of_redeliveries_is_left_out(given, attempts):
+    text = (Path(__file__).parent / "foreign_files" / "activemq.xml").read_text()
+    found = read(text.replace('maximumRedeliveries="4"', f'maximumRedeliveries="{given}"').encode())
+    assert found.tables["engine.addresses"]["orders"].get("max_delivery_attempts") == attempts

@@ -153,7 +153,7 @@ def test_one_is_taken_back_and_stays_away(restart):
     for body in (b"a", b"b", b"c"):
         rest(world, body, delay=100, period=100, left=FOR_EVER)
     name = f"{RECURRING}q"
-    world.do(Manage(7, 1, 5, Act.CANCEL, name, name, selector="2 99"))
+    world.do(Manage(7, 1, 5, Act.CANCEL, name, name, selector="2 99 1_0 ² +1"))
     assert done(world.effects)[-1] == 5
     if restart:
         world.restart(clean=False)

@@ -17,6 +17,7 @@ from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.management import MANAGEMENT
+from broker.core.numbers import natural
 
 from ..dialect import FAR_FUTURE, MAX_DESTINATION, Destination, Dialect, Homes, not_named, whole_number
 from ..temporary import OWN, THEIRS, Private, address_of, private_of
@@ -192,8 +193,8 @@ class RabbitMQ(Dialect):
 
     def priority(self, headers: Mapping[str, str]) -> int | None:
         """0 to 255 there; what is no number counts as absent."""
-        text = headers.get("priority", "").strip()
-        return min(int(text), _HIGHEST) if text.isascii() and text.isdigit() and len(text) <= 3 else None
+        found = natural(headers.get("priority", "").strip(), 3)
+        return None if found is None else min(found, _HIGHEST)
 
     def ttl(self, headers: Mapping[str, str]) -> int:
         """`expiration`: milliseconds; 0 is over at once, which is the next one here."""
