@@ -16,6 +16,7 @@ import msgspec
 
 from broker.admin.api.ports import Answer, Missing, Question
 from broker.config.settings import Settings
+from broker.core.client_id_holders import ALLOW
 from broker.core.errors import RefusedError
 from broker.core.ids import SLOTS
 from broker.core.management import ManagementRequest
@@ -71,7 +72,7 @@ class EdgeProcesses:
             policy, lambda *claim: claim[2](ids.claim(PARENT, *claim[:2])), partial(ids.release, PARENT)
         )
         self.tokens = LocalTokens(clock)
-        self.directory = Directory(self._own_ids if policy != "allow" else LocalClientIds(policy), names)
+        self.directory = Directory(self._own_ids if policy != ALLOW else LocalClientIds(policy), names)
         self._registry = Registry(ids, names, self.tokens)
         self.server: LinkServer
         self._edge: Edge

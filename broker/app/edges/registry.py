@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from broker.core.client_id_holders import REFUSE, ClientIdHolder, ClientIdHolders, in_use
 from broker.core.errors import Code, RefusedError
-from broker.edge.destinations.directory import Done, Holder, LocalNames, in_use
+from broker.edge.destinations.directory import Done, LocalNames
 from broker.edge.quotas.meters import LocalTokens
 
 PARENT: Final = 0
@@ -33,7 +34,7 @@ class IdRegistry:
         """False: another process has it, and the policy is to refuse. Among its own connections a process decides."""
         other = self._holders.get(client_id)
         if other is not None and other[0] != process:
-            if self._policy == "refuse":
+            if self._policy == REFUSE:
                 return False
             self._lost(other[0], client_id, other[1])
         self._holders[client_id] = process, connection
@@ -54,42 +55,32 @@ class ProcessClientIds:
     policy: refuse or takeover (with allow nobody has to be asked: client_ids()). ask, release: the registry's."""
 
     def __init__(self, policy: str, ask: Ask, release: Callable[[str, int], None]) -> None:
-        self._policy = policy
         self._ask = ask
         self._release = release
-        self._holders: dict[str, Holder] = {}
+        self._holders = ClientIdHolders(policy)
 
-    def claim(self, client_id: str, holder: Holder, done: Done) -> None:
-        other = self._holders.get(client_id)
-        if other is not None and self._policy == "refuse":
+    def claim(self, client_id: str, holder: ClientIdHolder, done: Done) -> None:
+        # Ours from now on, so that a second claim in this process finds it while the registry is asked.
+        if not self._holders.take(client_id, holder):
             done(in_use(client_id))
             return
-        # Ours from now on, so that a second claim in this process finds it while the registry is asked.
-        self._holders[client_id] = holder
-        if other is not None:
-            other.taken_over()
 
         def answered(granted: bool | None) -> None:
             if granted:
                 done(None)
                 return
-            if self._holders.get(client_id) is holder:
-                del self._holders[client_id]
+            self._holders.drop(client_id, holder)
             done(in_use(client_id) if granted is False else RefusedError(Code.INTERNAL))
 
         self._ask(client_id, holder.id, answered)
 
-    def release(self, client_id: str, holder: Holder) -> None:
-        if self._holders.get(client_id) is holder:
-            del self._holders[client_id]
+    def release(self, client_id: str, holder: ClientIdHolder) -> None:
+        if self._holders.drop(client_id, holder):
             self._release(client_id, holder.id)
 
     def lost(self, client_id: str, connection: int) -> None:
         """Another process has it now."""
-        holder = self._holders.get(client_id)
-        if holder is not None and holder.id == connection:
-            del self._holders[client_id]
-            holder.taken_over()
+        self._holders.lose(client_id, connection)
 
 
 class Registry:
@@ -108,16 +99,13 @@ class Registry:
 
     def claim_name(self, _process: int, name: str, address: str) -> str | None:
         """None, or the address that has the name."""
-        has = self._names.address_of(name)
-        if has is None:
-            self._names.learn({name: address})
-        return None if has in (None, address) else has
+        return self._names.take(name, address)
 
     def find_name(self, _process: int, name: str) -> str | None:
         return self._names.address_of(name)
 
     def release_name(self, _process: int, name: str, address: str) -> None:
-        self._names.release(name, address, lambda _: None)
+        self._names.drop(name, address)
 
     def lease(self, _process: int, name: str, rate: int, most: int, want: int) -> int:
         """Tokens of a rate."""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from broker.core.client_id_holders import ALLOW
 from broker.core.errors import BrokerError, Code, RefusedError
 from broker.core.management import ManagementRequest
 from broker.edge.destinations.directory import Done
@@ -39,7 +40,7 @@ class TalkNames:
 
 def client_ids(talk: Talk, policy: str) -> ProcessClientIds | None:
     """Those of an edge process; None: nobody has to be asked (edge.client_id_in_use is allow)."""
-    if policy == "allow":
+    if policy == ALLOW:
         return None
     return ProcessClientIds(
         policy,

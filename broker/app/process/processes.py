@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.config.settings import Settings
 from broker.core.errors import ConfigError
+from broker.core.numbers import natural
 
 AUTO: Final = "auto"
 MOST: Final = 64
@@ -23,9 +24,10 @@ def processes_of(settings: Settings) -> int:
     if wanted == AUTO:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return min(cores, MOST) if cores >= LEAST_CORES else 0
-    if not (wanted.isascii() and wanted.isdigit() and int(wanted) <= MOST):
+    found = natural(wanted, 3)
+    if found is None or found > MOST:
         raise ConfigError(f"edge.processes is {wanted[:50]!r}; set it to auto, or a number from 0 (none) to {MOST}.")
-    return int(wanted)
+    return found
 
 
 def serving(settings: Settings) -> int:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from broker.core.client_id_holders import REFUSE, ClientIdHolder, ClientIdHolders, in_use
 from broker.core.errors import Code, RefusedError
+from broker.core.numbers import natural
 
 from ..tasks import Tasks, heed
 from .redis_link import RETRY_S, RedisAway, RedisLink
@@ -29,14 +31,6 @@ _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL
 Done = Callable[[RefusedError | None], None]
 
 
-class ClientIdHolder(Protocol):
-    """Who has a client-id."""
-
-    id: int
-
-    def taken_over(self) -> None: ...
-
-
 class RedisClientIds:
     """`policy`: refuse or takeover. `boot`: unique text of this start of the edge."""
 
@@ -44,7 +38,7 @@ class RedisClientIds:
         self._link = link
         self._policy = policy
         self._boot = boot
-        self._holders: dict[str, ClientIdHolder] = {}
+        self._holders = ClientIdHolders(policy)
         self._tasks = Tasks()
 
     def start(self) -> None:
@@ -55,28 +49,23 @@ class RedisClientIds:
     async def close(self) -> None:
         """What it holds is free at once."""
         await self._tasks.close()
-        for client_id, holder in list(self._holders.items()):
+        for client_id, holder in self._holders.all():
+            self._holders.drop(client_id, holder)
             await self._free(client_id, self._value(holder))
-        self._holders.clear()
 
     # ── the directory's questions ──────────────────────────────────────────────────────────────────
 
     def claim(self, client_id: str, holder: ClientIdHolder, done: Done) -> None:
         """See edge.directory.ClientIds."""
-        other = self._holders.get(client_id)
-        if other is not None and self._policy == "refuse":
-            done(_in_use(client_id))
-            return
         # Ours from now on, so that a second claim on this edge while Redis is asked finds it.
-        self._holders[client_id] = holder
-        if other is not None:
-            other.taken_over()
+        if not self._holders.take(client_id, holder):
+            done(in_use(client_id))
+            return
         self._tasks.spawn(self._claim(client_id, holder, done), "claim of a client-id")
 
     def release(self, client_id: str, holder: ClientIdHolder) -> None:
         """See edge.directory.ClientIds."""
-        if self._holders.get(client_id) is holder:
-            del self._holders[client_id]
+        if self._holders.drop(client_id, holder):
             self._tasks.spawn(self._free(client_id, self._value(holder)), "release of a client-id")
 
     async def _claim(self, client_id: str, holder: ClientIdHolder, done: Done) -> None:
@@ -88,16 +77,15 @@ class RedisClientIds:
         except BaseException:
             done(RefusedError(Code.INTERNAL))
             raise
-        if other is not None and self._policy == "refuse":
-            refused = _in_use(client_id)
-            if self._holders.get(client_id) is holder:
-                del self._holders[client_id]
+        if other is not None and self._policy == REFUSE:
+            refused = in_use(client_id)
+            self._holders.drop(client_id, holder)
         done(refused)
 
     async def _register(self, client_id: str, value: str) -> str | None:
         """Writes the key, unless another edge has it and the policy is to refuse. Returns who that is (was)."""
         key, keep = self._key(client_id), int(KEEP_S * 1000)
-        refuse = self._policy == "refuse"
+        refuse = self._policy == REFUSE
 
         async def write(client: Any) -> str | None:
             old: str | None = await client.set(key, value, px=keep, get=True, nx=refuse)
@@ -123,7 +111,7 @@ class RedisClientIds:
     async def _refresh_for_ever(self) -> None:
         while True:
             await asyncio.sleep(REFRESH_S)
-            held = list(self._holders.items())
+            held = self._holders.all()
             try:
                 for at in range(0, len(held), CHUNK):
                     await self._refresh(held[at : at + CHUNK])
@@ -149,7 +137,7 @@ class RedisClientIds:
 
         await self._link.ask(write)
         for client_id, holder in lost:
-            self._lose(client_id, holder)
+            self._holders.lose(client_id, holder.id)
 
     async def _listen_for_ever(self) -> None:
         while True:
@@ -169,14 +157,9 @@ class RedisClientIds:
 
     def _heard(self, notice: str) -> None:
         value, _, client_id = notice.partition(" ")
-        holder = self._holders.get(client_id)
-        if holder is not None and value == self._value(holder):
-            self._lose(client_id, holder)
-
-    def _lose(self, client_id: str, holder: ClientIdHolder) -> None:
-        if self._holders.get(client_id) is holder:
-            del self._holders[client_id]
-            holder.taken_over()
+        connection = natural(value.removeprefix(f"{self._boot}/"))
+        if connection is not None:
+            self._holders.lose(client_id, connection)
 
     @property
     def _channel(self) -> str:
@@ -190,9 +173,3 @@ class RedisClientIds:
 
     def _value(self, holder: ClientIdHolder) -> str:
         return f"{self._boot}/{holder.id}"
-
-
-def _in_use(client_id: str) -> RefusedError:
-    return RefusedError(
-        Code.CLIENT_ID_IN_USE, f"client-id:{client_id[:100]}; close that connection or choose another id"
-    )

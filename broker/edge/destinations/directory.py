@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from broker.cluster.tasks import Tasks
+from broker.core.client_id_holders import ClientIdHolder, ClientIdHolders, in_use
 from broker.core.errors import Code, RefusedError
 from broker.metadata.port import MetadataRefused, MetadataUnavailable
 
@@ -21,24 +22,14 @@ Done = Callable[[RefusedError | None], None]
 Found = Callable[[str], None]
 
 
-class Holder(Protocol):
-    """Who has a client-id: a session."""
-
-    id: int
-
-    def taken_over(self) -> None:
-        """Another connection has it now: this one ends."""
-        ...
-
-
 class ClientIds(Protocol):
     """Which connection has a client-id."""
 
-    def claim(self, client_id: str, holder: Holder, done: Done) -> None:
+    def claim(self, client_id: str, holder: ClientIdHolder, done: Done) -> None:
         """Refused with CLIENT_ID_IN_USE if another one has it and edge.client_id_in_use says `refuse`."""
         ...
 
-    def release(self, client_id: str, holder: Holder) -> None:
+    def release(self, client_id: str, holder: ClientIdHolder) -> None:
         """The connection is over. No effect when it has lost the id meanwhile."""
         ...
 
@@ -72,26 +63,16 @@ class Directory:
 class LocalClientIds:
     """The connections of this process. `policy`: edge.client_id_in_use."""
 
-    __slots__ = ("_holders", "_policy")
+    __slots__ = ("_holders",)
 
     def __init__(self, policy: str) -> None:
-        self._policy = policy
-        self._holders: dict[str, Holder] = {}
+        self._holders = ClientIdHolders(policy)
 
-    def claim(self, client_id: str, holder: Holder, done: Done) -> None:
-        if self._policy != "allow":
-            other = self._holders.get(client_id)
-            if other is not None and self._policy == "refuse":
-                done(in_use(client_id))
-                return
-            self._holders[client_id] = holder
-            if other is not None:
-                other.taken_over()
-        done(None)
+    def claim(self, client_id: str, holder: ClientIdHolder, done: Done) -> None:
+        done(None if self._holders.take(client_id, holder) else in_use(client_id))
 
-    def release(self, client_id: str, holder: Holder) -> None:
-        if self._holders.get(client_id) is holder:
-            del self._holders[client_id]
+    def release(self, client_id: str, holder: ClientIdHolder) -> None:
+        self._holders.drop(client_id, holder)
 
 
 class LocalNames:
@@ -110,16 +91,24 @@ class LocalNames:
         """Whose a durable subscription is."""
         return self._addresses.get(name)
 
-    def claim(self, name: str, address: str, done: Done) -> None:
+    def take(self, name: str, address: str) -> str | None:
+        """None, or the address that has the name."""
         owner = self._addresses.setdefault(name, address)
-        done(None if owner == address else conflict(name, owner))
+        return None if owner == address else owner
+
+    def drop(self, name: str, address: str) -> None:
+        if self._addresses.get(name) == address:
+            del self._addresses[name]
+
+    def claim(self, name: str, address: str, done: Done) -> None:
+        owner = self.take(name, address)
+        done(None if owner is None else conflict(name, owner))
 
     def find(self, name: str, found: Found, done: Done) -> None:
         done(_tell(self._addresses.get(name), name, found))
 
     def release(self, name: str, address: str, done: Done) -> None:
-        if self._addresses.get(name) == address:
-            del self._addresses[name]
+        self.drop(name, address)
         done(None)
 
 
@@ -188,13 +177,6 @@ def _tell(address: str | None, name: str, found: Found) -> RefusedError | None:
         )
     found(address)
     return None
-
-
-def in_use(client_id: str) -> RefusedError:
-    return RefusedError(
-        Code.CLIENT_ID_IN_USE,
-        f"client-id:{client_id[:100]}; close that connection, choose another id, or set edge.client_id_in_use",
-    )
 
 
 def conflict(name: str, owner: str) -> RefusedError:

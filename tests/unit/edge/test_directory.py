@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
+from broker.core.client_id_holders import in_use
 from broker.core.commands import Subscribe, Unsubscribe
 from broker.core.effects import Done, Refused
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
-from broker.edge.destinations.directory import AskedNames, Directory, LocalClientIds, LocalNames, in_use
+from broker.edge.destinations.directory import AskedNames, Directory, LocalClientIds, LocalNames
 from broker.metadata.port import MetadataUnavailable
 
 from .bench import Bench, Wire

@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
+from broker.core.client_id_holders import ClientIdHolder
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.core.states import IllegalMove
 from broker.edge.access.auth import ANONYMOUS, Principal, TableAuthenticator
-from broker.edge.destinations.directory import Directory, Done, Holder, LocalNames
+from broker.edge.destinations.directory import Directory, Done, LocalNames
 from broker.edge.session.session import Session
 from broker.edge.session.session_state import SESSION, SessionLife, SessionState
 from broker.edge.transport.channel import Channel
@@ -45,10 +46,10 @@ class SlowClientIds:
         self.asked: list[Done] = []
         self.released: list[str] = []
 
-    def claim(self, client_id: str, holder: Holder, done: Done) -> None:
+    def claim(self, client_id: str, holder: ClientIdHolder, done: Done) -> None:
         self.asked.append(done)
 
-    def release(self, client_id: str, holder: Holder) -> None:
+    def release(self, client_id: str, holder: ClientIdHolder) -> None:
         self.released.append(client_id)
 
 
