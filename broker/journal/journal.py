@@ -39,7 +39,7 @@ from .log.lineage import Lineage
 from .log.live_index import Books
 from .log.marks import ArchiveMarks
 from .log.reader import Reader
-from .log.store import Store, read_all, segment_name, write_all
+from .log.store import Store, read_all, write_all
 from .reads.history import History
 from .recovery.living import Settled, settled_of
 from .recovery.recovery import Recovered, RecoveryScan
@@ -167,25 +167,13 @@ class Journal:
     def _cut(self, number: int, offset: int, end: int) -> None:
         """Keeps the torn bytes in a file of their own, then zeroes them."""
         store = self._store
-        name = segment_name(number)
-        with store.guard("cut a torn tail"):
-            taken = set(store.files.listdir(store.folder))
-            names = (f"{name}.broken" + (f".{i}" if i else "") for i in range(len(taken) + 1))
-            copy = next(n for n in names if n not in taken)
-            with store.pinned(number) as file:
-                # Kept: nobody was told of these bytes, but somebody may want to know what they were.
-                rubbish = file.pread(end - offset, offset)
-                aside = store.files.open(store.path(copy), create=True)
-                try:
-                    write_all(aside, rubbish, 0)
-                    aside.sync()
-                finally:
-                    aside.close()
-                store.files.sync_dir(store.folder)
-                # Zeroed, or the next batch, if it is shorter, would leave their rest behind it, and that would look
-                # like rot.
-                write_all(file, bytes(end - offset), offset)
-                file.sync()
+        with store.guard("cut a torn tail"), store.pinned(number) as file:
+            # Nobody was told of these bytes, but somebody may want to know what they were.
+            store.set_aside(number, file.pread(end - offset, offset))
+            # Zeroed, or the next batch, if it is shorter, would leave their rest behind it, and that would look
+            # like rot.
+            write_all(file, bytes(end - offset), offset)
+            file.sync()
 
     # ── writing ────────────────────────────────────────────────────────────────────────────────────
 

@@ -5,7 +5,7 @@ Must not know queues' contents; giving messages back is redelivery.py's.
 """
 
 # Example. A subscription with ack `client` holds 3, 5 and 4, in this order: 4 had been with somebody else before.
-#     ACK 5           covers 3 and 5, not 4: "all before it" are those delivered before it, whatever their ids (C43)
+#     ACK 5           covers 3 and 5, not 4 (core/ledger.py says why)
 #     ACK 5 in tx T   the same two are set aside: held = {5: {3, 5}}, the ledger has 4. Their credit is back at once,
 #                     or a transaction larger than the window could never be committed (C51)
 #     ACK 4           settles 4 alone: what T holds was covered before
@@ -24,6 +24,7 @@ from itertools import accumulate, pairwise
 from broker.core.address import AckMode
 from broker.core.commands import UNLIMITED, Subscribe
 from broker.core.errors import Code, RefusedError
+from broker.core.ledger import covered
 from broker.core.message import BLOB, NO_IDS, Run
 from broker.selector import Predicate
 
@@ -263,8 +264,7 @@ class Consumer:
             if self.ack is AckMode.INDIVIDUAL:
                 left = [i for i in left if i not in named]
             else:
-                covered = max((at for at, i in enumerate(left, 1) if i in named), default=0)
-                del left[:covered]
+                del left[: max((at for at, i in enumerate(left, 1) if i in named), default=0)]
         return left
 
     def take(self, ids: Sequence[int], held: bool) -> Ledger:
@@ -329,9 +329,9 @@ class Consumer:
         """Sets aside what `ids` cover, each with its own share, up to `most` bytes and `many` messages. Raises
         RefusedError."""
         # Before anything is set aside: a refused ACK leaves the ledger as it was.
-        covered = self._covered(ids)
+        named = self._covered(ids)
         ledger = self.ledger or {}
-        count, nbytes = len(covered), self._cost({i: ledger[i] for i in covered})
+        count, nbytes = len(named), self._cost({i: ledger[i] for i in named})
         # The sums only grow while transactions come and go; made anew at the bound, they cost as much as is held,
         # once in a while.
         if self._held_bytes + nbytes > most or self._held_messages + count > many:
@@ -373,39 +373,29 @@ class Consumer:
             if len(ids) > 1 and len(set(ids)) != len(ids):
                 raise _unknown(ids[-1])
             return list(ids)
-        last = ids[-1]
-        # The usual client acknowledges the last one it got: no walk. Otherwise the walk is as long as what is settled
-        # by it.
-        if last == next(reversed(ledger)):
-            covered = list(ledger)
-        else:
-            covered = []
-            for i in ledger:
-                covered.append(i)
-                if i == last:
-                    break
+        found = covered(ledger, ids[-1])
         # Several ACKs of one read come as one command; they have to mean what they would have meant one by one.
         if len(ids) > 1:
             # An id behind the last one, or named twice, was covered already when its turn came.
-            rank = {i: n for n, i in enumerate(covered)}
+            rank = {i: n for n, i in enumerate(found)}
             ranks = [rank.get(i, -1) for i in ids]
             if -1 in ranks or any(b <= a for a, b in pairwise(ranks)):
-                raise _unknown(last)
-        return covered
+                raise _unknown(ids[-1])
+        return found
 
     def _free(self, ids: Sequence[int]) -> Ledger:
-        covered = self._covered(ids)
+        named = self._covered(ids)
         ledger = self.ledger
         assert ledger is not None
-        count = len(covered)
+        count = len(named)
         if count == len(ledger):
             in_order = count == 1 or self.ack is not AckMode.INDIVIDUAL
-            taken = ledger if in_order else {i: ledger[i] for i in covered}
+            taken = ledger if in_order else {i: ledger[i] for i in named}
             self.ledger = {}
             self._removed = 0
         else:
             pop = ledger.pop
-            taken = {i: pop(i) for i in covered}
+            taken = {i: pop(i) for i in named}
             self._removed += count
             if self._removed > len(ledger):
                 # A dict emptied from its front scans the dead slots again and again: rebuild it in time.

@@ -63,23 +63,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     queue.hold_no_more(count)
     if queue.pace is not None:
         queue.pace.took(consumer, count)
-    counters = slot.counters
-    if outcome is Outcome.ACK:
-        counters.acked += count
-        if queue.latency is not None:
-            queue.latency.settled(taken.values(), turn.now)
-        # Where messages stay, an ACK gives back credit and nothing else.
-        if queue.kind is None or not queue.stays():
-            slot.settle_ids(queue, taken, turn)
-    elif outcome is Outcome.NACK:
-        nack(slot, queue, taken, command.delay, turn)
-    elif outcome is Outcome.RETURN:
-        give_back(slot, queue, taken, None, turn)
-    elif outcome is Outcome.UNREADABLE:
-        unreadable(slot, queue, taken, turn)
-    else:
-        counters.add("nacked", count)
-        reject(slot, queue, taken, turn)
+    become(slot, queue, taken, outcome, command.delay, turn)
     slot.touched[queue] = None
     # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's.
     if command.seq and consumer.haunted and any([is_ghost(run) for run in taken.values()]):
@@ -87,6 +71,26 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         slot.barrier(Done(command.session, command.seq), turn)
         return
     slot.answer(command.session, command.seq, turn, before)
+
+
+def become(slot: Slot, queue: Queue, taken: Ledger, outcome: Outcome, delay: int, turn: Turn) -> None:
+    """What becomes of messages that a consumer does not hold any more: at once, or when its transaction is decided."""
+    if outcome is Outcome.ACK:
+        slot.counters.acked += len(taken)
+        if queue.latency is not None:
+            queue.latency.settled(taken.values(), turn.now)
+        # Where messages stay, an ACK gives back credit and nothing else.
+        if queue.kind is None or not queue.stays():
+            slot.settle_ids(queue, taken, turn)
+    elif outcome is Outcome.NACK:
+        nack(slot, queue, taken, delay, turn)
+    elif outcome is Outcome.RETURN:
+        give_back(slot, queue, taken, None, turn)
+    elif outcome is Outcome.UNREADABLE:
+        unreadable(slot, queue, taken, turn)
+    else:
+        slot.counters.add("nacked", len(taken))
+        reject(slot, queue, taken, turn)
 
 
 def check_settle(slot: Slot, command: Settle) -> None:

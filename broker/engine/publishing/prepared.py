@@ -30,11 +30,11 @@ from broker.core.message import DURABLE, UNIQUE, Run
 from broker.core.records import MetaRecord, RunRecord
 from broker.core.spans import spans_of
 
-from ..dispatch.settle import check_settle
+from ..dispatch.settle import become, check_settle
 from ..messages.runs import copy
 from ..queue.queue import Queue
 from ..routing.addresses import create, delete
-from ..routing.redelivery import give_back, nack, reject
+from ..routing.redelivery import give_back
 from ..routing.routing import check_publish
 from ..state.duplicates import repeated
 from ..state.limits import Asked
@@ -258,7 +258,7 @@ def _carrying_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Tu
         if queue is not None:
             queue.arrived(len(claim.messages))
             if prepared.commit:
-                _settle_claimed(slot, queue, claim, group)
+                become(slot, queue, claim.messages, Outcome(claim.outcome), claim.delay, group)
             else:
                 give_back(slot, queue, claim.messages, None, group, failed=not prepared.calm)
             slot.touched[queue] = None
@@ -305,22 +305,6 @@ def _publishing(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -> It
         except RefusedError:
             # Meanwhile a subscription took the very name of the address: nobody can get it any more.
             slot.counters.add("dropped_unrouted", len(each.run.records))
-
-
-def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, turn: Turn) -> None:
-    messages, count = claim.messages, len(claim.messages)
-    counters = slot.counters
-    if claim.outcome == Outcome.RETURN:
-        give_back(slot, queue, messages, None, turn)
-    elif claim.outcome == Outcome.ACK:
-        counters.add("acked", count)
-        if not queue.stays():
-            slot.settle_ids(queue, messages, turn)
-    elif claim.outcome == Outcome.NACK:
-        nack(slot, queue, messages, claim.delay, turn)
-    else:
-        counters.add("nacked", count)
-        reject(slot, queue, messages, turn)
 
 
 def units(part: Part) -> int:

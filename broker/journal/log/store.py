@@ -213,6 +213,20 @@ class Store:
         finally:
             self.release(number)
 
+    def set_aside(self, number: int, data: bytes) -> str:
+        """Keeps bytes of a segment in a file of their own, which is on the disk when it returns; its name."""
+        taken = set(self.files.listdir(self.folder))
+        base = f"{segment_name(number)}.broken"
+        name = next(n for i in range(len(taken) + 1) if (n := f"{base}.{i}" if i else base) not in taken)
+        file = self.files.open(self.path(name), create=True)
+        try:
+            write_all(file, data, 0)
+            file.sync()
+        finally:
+            file.close()
+        self.files.sync_dir(self.folder)
+        return name
+
     def _close_idle(self) -> None:
         # Half at once, so that this is rare; what is being read stays.
         for number in [n for n in self._handles if n not in self._pins][: _HANDLES // 2]:

@@ -7,11 +7,12 @@ Must not know files, or how runs are found.
 from __future__ import annotations
 
 from broker.core.records import RunRecord
+from broker.core.spans import Span, without
 
 from ..log import format as f
 from ..log.live_index import Books
 
-Settled = dict[int, list[tuple[int, int]]]
+Settled = dict[int, list[Span]]
 """queue → spans of this run's ids that have left it"""
 
 
@@ -57,20 +58,14 @@ class Living:
             if low <= first and last <= high and self._around_segment == segment:
                 alive = True  # neighbours mostly lie in the same range: no search
                 continue
-            gaps: list[tuple[int, int]] = []
-            following = first
-            for low, high, where in self._books.live(slot, queue, first, last):
-                # Alive elsewhere means: this place is a copy that has been left behind, or not reached yet, and
-                # counts as settled here. So each message is found in one place, whatever order segments are read in.
-                if where == segment:
-                    alive = True
-                    self._remember(slot, queue, last, segment)
-                    if low > following:
-                        gaps.append((following, low - 1))
-                    following = high + 1
-            if following <= last:
-                gaps.append((following, last))
-            if gaps:
+            # Alive elsewhere means: this place is a copy that has been left behind, or not reached yet, and counts as
+            # settled here. So each message is found in one place, whatever order segments are read in.
+            live = self._books.live(slot, queue, first, last)
+            here = [(low, high) for low, high, where in live if where == segment]
+            if here:
+                alive = True
+                self._remember(slot, queue, last, segment)
+            if gaps := without((first, last), here):
                 settled[queue] = gaps
         return (record, settled) if alive else None
 
@@ -95,15 +90,8 @@ def settled_of(books: Books, record: RunRecord) -> Settled | None:
         if books.holds(record.slot, queue, first, last):
             alive = True
             continue
-        gaps: list[tuple[int, int]] = []
-        following = first
-        for low, high, _ in books.live(record.slot, queue, first, last):
-            alive = True
-            if low > following:
-                gaps.append((following, low - 1))
-            following = high + 1
-        if following <= last:
-            gaps.append((following, last))
-        if gaps:
+        here = [(low, high) for low, high, _ in books.live(record.slot, queue, first, last)]
+        alive = alive or bool(here)
+        if gaps := without((first, last), here):
             settled[queue] = gaps
     return settled if alive else None

@@ -264,7 +264,7 @@ def repair(files: Files, folder: str, drop: tuple[int, int]) -> list[str]:
             data = read_all(file, file.size(), 0)
         mended, line = _mended(store, number, offset, data)
         # The copy is on the disk before the first byte is changed.
-        kept = _keep(store, number, data)
+        kept = store.set_aside(number, data)
         with store.pinned(number) as file:
             # As long as the original to the byte: offsets behind the place are positions that others hold.
             write_all(file, mended, 0)
@@ -379,17 +379,3 @@ def _void_batches(segment: Segment, offset: int, follow: int, following: int, se
     last = f.batch_header(following - 1, segment.number, room, 1, seed) + _void(room, checksum)
     mended = data[:offset] + empty + last + data[follow:]
     return mended, f"{name}: dropped bytes {offset}–{follow} (batches {first}–{following - 1})"
-
-
-def _keep(store: Store, number: int, data: bytes) -> str:
-    taken = set(store.files.listdir(store.folder))
-    base = f"{segment_name(number)}.broken"
-    name = next(n for i in range(len(taken) + 1) if (n := f"{base}.{i}" if i else base) not in taken)
-    file = store.files.open(store.path(name), create=True)
-    try:
-        write_all(file, data, 0)
-        file.sync()
-    finally:
-        file.close()
-    store.files.sync_dir(store.folder)
-    return name

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from broker.core.address import AckMode, Outcome
 from broker.core.commands import UNLIMITED, Command, Hold, Publish, Resume, Settle, Subscribe
+from broker.core.ledger import covered as up_to
 from broker.core.message import BLOB, DURABLE, Run
 from broker.core.spans import Span, append_ids, insert_ids, inside
 
@@ -303,20 +304,14 @@ class Mirrored:
         if self.command.ack is not AckMode.CLIENT:
             covered.append(i)
             return ids.pop(i)
-        # The latest: everything. Clients that acknowledge each message, or the last one, come here.
-        if i == next(reversed(ids)):
-            covered += ids
+        named = up_to(ids, i)
+        covered += named
+        if len(named) == len(ids):
             self.ids = {}
             self._removed = 0
             return all(ids.values())
-        before = len(covered)
-        # A dict keeps the order of delivery: all up to this one (C43).
-        for j in ids:
-            covered.append(j)
-            if j == i:
-                break
-        lasting = all([ids.pop(j) for j in covered[before:]])
-        self._removed += len(covered) - before
+        lasting = all([ids.pop(j) for j in named])
+        self._removed += len(named)
         if self._removed > len(ids):
             # A dict emptied from its front scans the dead places again and again: rebuild it in time.
             self.ids = dict(ids.items())
