@@ -12,8 +12,8 @@ from broker_operator.world.entries import of_address, would_close
 from broker.cluster.keys import Keys
 from broker.metadata.port import KeyValue
 
+from .bench import Bench
 from .builders import raw, resource
-from .test_refusals import Setting
 from .test_workloads import edge_objects, settings_of
 
 KEYS = Keys("/x")
@@ -53,36 +53,36 @@ class Store:
 
 
 @pytest.fixture
-def setting():
-    found = Setting()
+def bench():
+    found = Bench()
     found.store = Store()
     found.world.clusters[Id(BROKER, "shop", "stomp")] = found.store
     return found
 
 
-async def test_an_address_alone_closes_no_broker(setting):
-    setting.put(BROKER)
-    address = setting.put(ADDRESS, permissions=ALLOWED)
-    assert await setting.keyed.address(address) == REFUSED_AGAIN_S
-    status, reason, message = setting.statuses.condition("Accepted")
+async def test_an_address_alone_closes_no_broker(bench):
+    bench.put(BROKER)
+    address = bench.put(ADDRESS, permissions=ALLOWED)
+    assert await bench.keyed.address(address) == REFUSED_AGAIN_S
+    status, reason, message = bench.statuses.condition("Accepted")
     assert (status, reason) == ("False", "PermissionsNotRequired")
-    assert "spec.permissionsRequired of StompBroker stomp" in message and setting.store.config == {}
-    setting.put(BROKER, permissionsRequired=True)
-    await setting.keyed.address(address)
-    assert setting.statuses.condition("Accepted")[0] == "True"
-    assert KEYS.permission("orders") in setting.store.config
+    assert "spec.permissionsRequired of StompBroker stomp" in message and bench.store.config == {}
+    bench.put(BROKER, permissionsRequired=True)
+    await bench.keyed.address(address)
+    assert bench.statuses.condition("Accepted")[0] == "True"
+    assert KEYS.permission("orders") in bench.store.config
 
 
-async def test_where_it_is_closed_already_more_is_taken(setting):
-    setting.put(BROKER)
-    setting.store.config = there(KEYS.permission("#"))
-    await setting.keyed.address(setting.put(ADDRESS, permissions=ALLOWED))
-    assert setting.statuses.condition("Accepted")[0] == "True"
+async def test_where_it_is_closed_already_more_is_taken(bench):
+    bench.put(BROKER)
+    bench.store.config = there(KEYS.permission("#"))
+    await bench.keyed.address(bench.put(ADDRESS, permissions=ALLOWED))
+    assert bench.statuses.condition("Accepted")[0] == "True"
 
 
-async def test_what_was_taken_comes_back_when_etcd_has_lost_it(setting):
+async def test_what_was_taken_comes_back_when_etcd_has_lost_it(bench):
     """Else an edge that starts then would be open to everybody."""
-    setting.put(BROKER)
+    bench.put(BROKER)
     body = raw(ADDRESS, permissions=ALLOWED)
     taken = {
         "type": "Accepted",
@@ -91,8 +91,8 @@ async def test_what_was_taken_comes_back_when_etcd_has_lost_it(setting):
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     body["status"] = {"conditions": [taken]}
-    await setting.keyed.address(setting.world.put(body))
-    assert KEYS.permission("orders") in setting.store.config
+    await bench.keyed.address(bench.world.put(body))
+    assert KEYS.permission("orders") in bench.store.config
 
 
 def test_edges_of_such_a_broker_start_closed(tmp_path):
