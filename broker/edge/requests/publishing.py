@@ -56,7 +56,7 @@ class Publisher:
     def __init__(self, session: Session, intake: SendIntake) -> None:
         self._session = session
         self._intake = intake
-        self._create = True
+        self._create: bool
         """May what it is sending create what is not there."""
         self._marks = marks_of(session.acceptor, session.login, session.edge.numbers)
         self.last: Publish | None = None

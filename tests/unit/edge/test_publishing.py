@@ -9,6 +9,7 @@ import pytest
 from broker.config.settings import EngineSettings
 from broker.core.commands import Publish, Transact
 from broker.core.effects import Done
+from broker.core.errors import Code, RefusedError
 from broker.core.ids import slots_of
 from broker.core.message import BLOB, DURABLE, TEXT, Blob
 from broker.core.reasons import Reason
@@ -332,3 +333,67 @@ async def test_a_large_message_of_a_group_goes_where_the_group_is():
     bench.port.writers[0].finished(Blob(7, 5000), "")
     (large,) = published(bench)
     assert large.slot == small.slot
+
+
+# ── several destinations, several times, management ──────────────────────────────────────────────────
+
+
+def whole(part: Publish) -> list[bytes]:
+    return [part.run.lines + record for record in part.run.records]
+
+
+@pytest.mark.parametrize("frame", [b"SEND\ndestination:%b\nfoo:bar\n\n%b\0", b"SEND\ndestination:%b\n\n%b\0"])
+async def test_each_of_several_destinations_is_said_in_its_messages_and_counted(frame):
+    bench = Bench(CLASSIC)
+    session, _ = bench.session("classic")
+    to = b"/queue/a,/queue/b"
+    session.receive(b"".join(frame % (to, b"x" * n) for n in (1, 2, 3)))
+    parts = bench.port.last(Transact).parts
+    assert [part.address for part in parts] == ["a", "b"]
+    for part in parts:
+        messages = whole(part)
+        assert part.run.nbytes == sum(map(len, messages))
+        own = b"destination:/queue/%b\n" % part.address.encode()
+        assert all(own in message and b"original-destination:%b\n" % to in message for message in messages)
+
+
+async def test_what_goes_to_one_destination_says_what_its_sender_wrote():
+    bench = Bench(CLASSIC)
+    session, _ = bench.session("classic")
+    session.receive(b"SEND\ndestination:/queue/a\nAMQ_SCHEDULED_PERIOD:1000\nAMQ_SCHEDULED_REPEAT:2\n\nx\0")
+    (part,) = bench.port.last(Transact).parts
+    assert b"original-destination" not in whole(part)[0] and b"destination:/queue/a\n" in whole(part)[0]
+
+
+async def test_what_is_sent_again_and_again_goes_to_all_of_its_destinations():
+    bench = Bench(CLASSIC)
+    session, _ = bench.session("classic")
+    frame = b"SEND\ndestination:/queue/a,/queue/b\nAMQ_SCHEDULED_PERIOD:1000\nAMQ_SCHEDULED_REPEAT:2\n\n%b\0"
+    session.receive(frame % b"1" + frame % b"2")
+    parts = bench.port.last(Transact).parts
+    assert [part.address.rpartition(".")[2] for part in parts] in (["a", "a", "b", "b"], ["a", "b"])
+    assert all(b"AMQ_SCHEDULED" not in message.partition(b"\n\n")[2] for part in parts for message in whole(part))
+
+
+@pytest.mark.parametrize("receipt", [b"", b"receipt:r\n"])
+async def test_a_management_request_is_receipted_when_it_is_carried_out(receipt):
+    bench = Bench()
+    session, wire = bench.session()
+    waiting: list[Any] = []
+    bench.edge.management = lambda asked, then: waiting.append((asked, then))
+    session.receive(b"SEND\ndestination:activemq.management\n%breply-to:/queue/q\n\n[]\0" % receipt)
+    (((request,), then),) = waiting
+    assert (request.body, request.reply.address, wire.take()) == (b"[]", "q", b"")
+    then(None)
+    assert wire.take() == (b"RECEIPT\nreceipt-id:r\n\n\0" if receipt else b"")
+
+
+@pytest.mark.parametrize("receipt", [b"", b"receipt:r\n"])
+async def test_a_management_request_that_is_refused_ends_with_its_receipt_id(receipt):
+    bench = Bench()
+    session, wire = bench.session()
+    bench.edge.management = lambda asked, then: then(RefusedError(Code.NOT_ALLOWED, "not yours"))
+    session.receive(b"SEND\ndestination:activemq.management\n%breply-to:/queue/q\n\n[]\0" % receipt)
+    told = wire.take()
+    assert told.startswith(b"ERROR") and b"not yours" in told
+    assert (b"receipt-id:r" in told) is bool(receipt)

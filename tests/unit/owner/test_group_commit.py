@@ -206,7 +206,14 @@ def test_any_other_failure_ends_the_owner_and_is_never_repeated():
 def test_producers_pause_by_the_slower_of_disk_and_followers_and_go_on_at_half(slower):
     disk = Disk()
     most = Settings().journal.max_inflight_bytes
-    for amount, congested in ((most, False), (most + 1, True), (most, True), (most // 2, True), (most // 2 - 1, False)):
+    for amount, congested in (
+        (most, False),
+        (most + 1, True),
+        (most + 2, True),
+        (most, True),
+        (most // 2, True),
+        (most // 2 - 1, False),
+    ):
         setattr(disk, slower, amount)
         disk.commits.check_pressure()
         assert disk.commits.congested is congested, amount
