@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,12 +35,11 @@ from .access.login_places import Strangers
 from .access.outside import Outside
 from .access.permissions import Permissions, Rights
 from .destinations.directory import Directory, LocalClientIds, LocalNames
-from .destinations.partitioner import partitions_by_pattern
 from .quotas.meters import Tokens
 from .quotas.quotas import Quotas
-from .requests.growing import Newcomers
 from .requests.inbound import Inbound
 from .requests.live_changes import LiveChanges
+from .requests.partition_growth import Newcomers, PartitionGrowth
 from .requests.queue_wildcards import QueueWildcards
 from .session import audit_trail
 from .session.added_headers import Numbers
@@ -71,7 +69,6 @@ the process's open files."""
 class Edge:
     """See the head of this file. `boot`: unique text of this start of the process, part of message ids."""
 
-    newcomers: Newcomers | None = None
     notify: Notify | None = None
     """Who tells what happens to clients (edge.notifications); None: nobody."""
     outside: Outside | None = None
@@ -102,9 +99,7 @@ class Edge:
         self.boot, self._boot = boot, boot.encode()
         self.directory = directory or Directory(LocalClientIds(settings.edge.client_id_in_use), LocalNames())
         engine = settings.engine
-        self.match = Matcher(engine)
-        """The settings of an address."""
-        self._sending, self._configured, self._split = self.match, 0, partitions_by_pattern(engine)
+        self.growth = PartitionGrowth(self, engine)
         self.entrances = self._made_entrances()
         self.entrances.homes.learn(engine.queues)
         self.routes = self.entrances.routes
@@ -160,7 +155,7 @@ class Edge:
         settings = self.settings
         return Entrances(
             all_acceptors(settings) | {INSIDE: inside(settings)}, settings.wire,
-            self._partitions, self._sent_partitions,
+            self.growth.partitions, self.growth.sent_partitions,
             settings.engine.wildcard_delimiter, lambda address: self.match(address), settings.edge,
         )  # fmt: skip
 
@@ -365,19 +360,32 @@ class Edge:
     def configure(self, settings: EngineSettings) -> None:
         """Address settings have changed. Subscriptions get parts in partitions that are new. Messages follow when all
         edges that live have heard of it and have done the same: none goes without the store for longer than a lease."""
-        self.match = Matcher(settings)
+        self.growth.configure(settings)
         self.entrances.homes.learn(settings.queues)
         self.singly = one_by_one(settings, self.match)
-        self._configured += 1
-        self.changes.partitions(partial(self._followed, self._configured, partitions_by_pattern(settings)))
 
-    def _followed(self, configured: int, split: dict[str, object]) -> None:
-        """Every subscription of this edge is where messages may go from now on."""
+    @property
+    def match(self) -> Matcher:
+        """The settings of an address."""
+        return self.growth.match
+
+    def subscribers_follow(self, then: Callable[[], None]) -> None:
+        """See PartitionGrowth."""
+        self.changes.partitions(then)
+
+    def others_have_heard(self, then: Callable[[], None]) -> None:
+        """See PartitionGrowth."""
         if self.sessions:
-            prepare = partial(self._prepare, configured, split)
-            self.beats.deadline(self.clock.monotonic() + self.settings.cluster.lease_s, prepare)
+            self.beats.deadline(self.clock.monotonic() + self.settings.cluster.lease_s, then)
         else:
-            self._prepare(configured, split)
+            then()
+
+    def senders_follow(self) -> None:
+        """See PartitionGrowth."""
+        self.entrances.follow()
+
+    def slots(self, address: str) -> Sequence[int]:
+        return self.routes.slots(address)
 
     def managed_by(self, manage: Manage) -> None:
         """Who carries out what messages to core.management.MANAGEMENT ask for."""
@@ -394,39 +402,7 @@ class Edge:
     def grow_with(self, newcomers: Newcomers, grown: Mapping[str, int] | None = None) -> None:
         """Who sees to subscriptions that nobody uses when an address has more partitions. grown: addresses that have
         more already, and how many of them messages may go to until that is done."""
-        self.newcomers = newcomers
-        if grown:
-            engine = self.settings.engine
-            wanted, addresses = self._split, dict(engine.addresses)
-            for address, partitions in grown.items():
-                addresses[address] = {**addresses.get(address, {}), "partitions": partitions}
-            before = replace(engine, addresses=addresses)
-            self._sending, self._split = Matcher(before), partitions_by_pattern(before)
-            self._prepare(self._configured, wanted)
-
-    def _prepare(self, configured: int, split: dict[str, object]) -> None:
-        """Subscriptions that nobody uses come first. Also those that were made while others had not heard of it."""
-        if configured == self._configured:
-            if self.newcomers is None or split == self._split:
-                self._send_there(configured, split)
-            else:
-                self.newcomers.follow(self._grown, partial(self._send_there, configured, split))
-
-    def _grown(self, address: str) -> Sequence[int]:
-        """Where a message for it goes soon, if it may go elsewhere now."""
-        return self.routes.slots(address) if self._partitions(address) > self._sent_partitions(address) else ()
-
-    def _send_there(self, configured: int, split: dict[str, object]) -> None:
-        """Messages follow new partitions."""
-        if configured == self._configured:
-            self._sending, self._split = self.match, split
-            self.entrances.follow()
-
-    def _partitions(self, address: str) -> int:
-        return self.match(address).partitions
-
-    def _sent_partitions(self, address: str) -> int:
-        return self._sending(address).partitions
+        self.growth.grow_with(newcomers, grown or {}, self.settings.engine)
 
     def park(self, nbytes: int) -> None:
         """So many more bytes wait for full addresses to have room."""

@@ -1,6 +1,6 @@
 """An address has more partitions than before: who subscribes to it gets parts in the new ones, and notices nothing.
 
-Senders follow later (Edge.configure): by then every edge that lives has heard of it, so that subscribers are there
+Senders follow later (partition_growth.py): by then every edge that lives has heard of it, so that subscribers are there
 before the first message is.
 
 Rule: a window of messages stays what it was: it is counted over all parts from now on (split_subscription.Order) where
@@ -9,8 +9,7 @@ it was given to the parts there were. Must not know owners: the port tells what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from broker.core.address import AckMode
 from broker.core.commands import UNLIMITED, Command, Subscribe
@@ -19,15 +18,6 @@ from ..session.session import Session
 from ..subscriptions.consumer_rate import Tempo
 from ..subscriptions.split_subscription import Fan, order_for, share
 from ..subscriptions.subscription import SlotSubscription
-
-
-class Newcomers(Protocol):
-    """Who sees to the subscriptions that nobody uses."""
-
-    def follow(self, grown: Callable[[str], Sequence[int]], then: Callable[[], None]) -> None:
-        """grown(address): all its slots, if it has new ones. `then` is called when every durable subscription is in
-        all of them, unless follow() is called again before."""
-        ...
 
 
 def follow(session: Session, key: str, sub: SlotSubscription) -> None:

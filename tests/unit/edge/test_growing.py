@@ -174,17 +174,17 @@ async def test_nothing_goes_there_before_those_that_are_away_have_their_queues()
         def follow(self, grown, then):
             asked.append((grown("q"), grown("other"), then))
 
-    world.edge.newcomers = Newcomers()
+    world.edge.grow_with(Newcomers())
     world.edge.configure(EngineSettings(addresses={"q": {"partitions": 1, "max_delivery_attempts": 3}}))
     world.edge.configure(grown(3))
     await eventually(lambda: asked)
     ((slots, none, then),) = asked
     assert list(slots) == list(slots_of("q", 3)) and list(none) == []
     assert list(world.edge.entrances.routes.slots("q")) == list(slots_of("q", 3)), "who subscribes is there at once"
-    assert world.edge._sent_partitions("q") == 1
+    assert world.edge.growth.sent_partitions("q") == 1
     world.edge.configure(grown(4))
     then()
-    assert world.edge._sent_partitions("q") == 1, "it has grown again: that answer is out of date"
+    assert world.edge.growth.sent_partitions("q") == 1, "it has grown again: that answer is out of date"
     await eventually(lambda: len(asked) == 2)
     asked[1][2]()
-    assert world.edge._sent_partitions("q") == 4
+    assert world.edge.growth.sent_partitions("q") == 4

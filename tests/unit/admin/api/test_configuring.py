@@ -181,7 +181,7 @@ async def test_what_contradicts_the_file_is_set_aside_the_file_counts_and_partit
     write(source, FILE + news)
     async with running(tmp_path, source) as api, connect(api.url) as client:
         await change(api, "addresses/news", redelivery_delay_ms=4000, partitions=8)
-        await eventually(lambda: api.broker.edge._sent_partitions("news") == 8)
+        await eventually(lambda: api.broker.edge.growth.sent_partitions("news") == 8)
         for n in range(40):
             headers = {"JMSXGroupID": f"g{n}", "persistent": "true"}
             await client.send("/queue/news", str(n), receipt=True, headers=headers)
@@ -300,7 +300,7 @@ async def test_a_durable_subscription_that_is_away_misses_nothing_when_its_addre
     async with connect(api.url, client_id="shop") as client, client.subscribe("news", headers=durable):
         pass
     await change(api, "addresses/news", partitions=8)
-    await eventually(lambda: api.broker.edge._sent_partitions("news") == 8)
+    await eventually(lambda: api.broker.edge.growth.sent_partitions("news") == 8)
     async with connect(api.url) as client:
         for n in range(40):
             await client.send("/topic/news", str(n), receipt=True, headers={"JMSXGroupID": f"g{n}"})
@@ -320,7 +320,7 @@ async def test_nor_when_its_address_was_split_while_the_broker_did_not_run(tmp_p
     async with running(tmp_path, source) as api, connect(api.url) as client:
         for n in range(40):
             await client.send("/topic/news", str(n), receipt=True, headers={"JMSXGroupID": f"g{n}"})
-        await eventually(lambda: api.broker.edge._sent_partitions("news") == 8)
+        await eventually(lambda: api.broker.edge.growth.sent_partitions("news") == 8)
         parts = (await api.get("/queues/shop.daily"))["parts"]
         assert len(parts) == 8 and sum(part["messages"] for part in parts) == 40
 
