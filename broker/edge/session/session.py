@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import logging
 from asyncio import Task
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
 
 from broker.config.acceptor import AcceptorSettings
-from broker.core.address import AckMode, Routing
+from broker.core.address import AckMode
 from broker.core.commands import Command, Disconnect, DisconnectAll
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
-from broker.core.notices import Notice, NoticeKind
+from broker.core.notices import NoticeKind
 from broker.core.reasons import CALM, Reason
 from broker.core.virtual_host import VirtualHost, split
 from broker.seams.steps import QUICK_S
@@ -40,6 +39,7 @@ from ..transport.shares import network
 from ..transport.tcp import peer_host
 from . import audit_trail
 from .blocked_sends import Crowds
+from .client_notices import endings, notice
 from .open_errors import to_be_told
 from .outbound import Outbound
 from .parts import EdgeServices, ReadingHalf
@@ -135,6 +135,11 @@ class Session(SessionLife):
     def acceptor(self) -> AcceptorSettings:
         """Parameters of the port it came in by."""
         return self.entrance.settings
+
+    @property
+    def peer(self) -> str:
+        """Where it comes from."""
+        return self.channel.peer
 
     @property
     def transactions(self) -> Transactions:
@@ -392,25 +397,7 @@ class Session(SessionLife):
     def tell(self, kind: NoticeKind, sub: SlotSubscription | None = None) -> None:
         """That happens to this connection (edge.notifications)."""
         if (notify := self.edge.notify) is not None:
-            about = Notice(kind, self.id, self.principal, self.channel.peer, self.client_id, host=self.host)
-            notify(self._notice(about, sub))
-
-    def _notice(self, about: Notice, sub: SlotSubscription | None) -> Notice:
-        if sub is not None:
-            routing = Routing.MULTICAST if sub.model is None and not sub.browses else Routing.ANYCAST
-            if sub.model is not None:
-                routing = sub.model.routing or Routing[self.edge.match(sub.address).default_routing]
-            topic = routing is Routing.MULTICAST
-            about = about._replace(address=sub.address, topic=topic, subscription=sub.id or "")
-        return about
-
-    def _endings(self) -> Iterator[Notice]:
-        """What is told of its end, however many subscriptions it has; the session may be over by then."""
-        kind = NoticeKind.CONSUMER_CLOSED
-        about = Notice(kind, self.id, self.principal, self.channel.peer, self.client_id, host=self.host)
-        subs = list(self.subscriptions.values())
-        ends = (self._notice(about, sub) for sub in subs)
-        return chain(ends, [about._replace(kind=NoticeKind.CONNECTION_DESTROYED)])
+            notify(notice(self, kind, sub, self.edge.match))
 
     # ── subscriptions ──────────────────────────────────────────────────────────────────────────────
 
@@ -579,7 +566,7 @@ class Session(SessionLife):
             return
         self._closes()
         if self.principal and (notify := self.edge.notify) is not None:
-            notify(self._endings())
+            notify(endings(self, self.edge.match))
         self.watch.stop()
         if self.login_task is not None:
             self.login_task.cancel()
