@@ -141,4 +141,6 @@ def test_the_document_tells_the_same_bounds_that_are_kept_to():
 
 
 def test_a_number_at_its_longest_is_read():
-    assert Param("n", "", "number", most=1 << 90).read("1" * 20) == int("1" * 20)
+    assert Param("n", "", "number", most=1 << 90).read("1" * 18) == int("1" * 18)
+    with pytest.raises(Problem):
+        Param("n", "", "number", most=1 << 90).read("1" * 19)
