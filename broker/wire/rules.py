@@ -165,7 +165,8 @@ def _check_unsubscribe(headers: Mapping[str, str], version: Version) -> None:
 def _check_heart_beat(value: str) -> None:
     """C29: two non-negative integers and a comma between them."""
     parts = value.split(",")
-    # 18 digits are more than any clock can count.
+    # Digits alone, as core/numbers.py takes them: what int() reads beyond these, a peer need not, and each would keep
+    # to another interval. 18 of them are more than any clock can count.
     if len(parts) != 2 or None in map(natural, parts):
         raise ProtocolViolation(
             Code.BAD_HEARTBEAT,

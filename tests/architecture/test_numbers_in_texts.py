@@ -33,7 +33,7 @@ MAY = {
         "int(run.records[0][run.records[0].rindex(b':') + 1:-2])": "the content-length that outbound.py has written",
     },
     "broker/edge/session/heartbeat.py": {"int(n)": "wire/rules.py has looked at both"},
-    "broker/edge/subscriptions/rate_limits.py": {"int(left)": "a float", "int(self._left)": "a float"},
+    "broker/edge/quotas/meters.py": {"int(left)": "a float", "int(self._left)": "a float"},
     "broker/edge/transport/draining.py": {"int(self._budget)": "a float"},
     "broker/edge/transport/framelog.py": {"int(length[1])": "a pattern of bytes, of a frame of ours"},
     "broker/selector/compiling.py": {
