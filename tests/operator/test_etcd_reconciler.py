@@ -20,8 +20,8 @@ from broker.seams.passcodes import hash_passcode
 from tests.harness.metadata import MemoryMetadata, MemoryStore
 from tests.harness.waiting import eventually
 
+from .bench import Refusing, Statuses
 from .builders import raw
-from .test_refusals import Refusing, Statuses
 
 
 class Telling:

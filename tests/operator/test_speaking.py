@@ -9,9 +9,9 @@ from broker_operator.etcd.speaking import not_owner, only_a_queue
 from broker_operator.spec.model import AddressOwner, AddressSpec
 from broker_operator.spec.names import ADDRESS, BROKER, Id
 
+from .bench import Bench
 from .builders import raw, resource
 from .test_first_permission import KEYS, Store
-from .test_refusals import Setting
 
 OWNERS = [
     AddressOwner(prefix="orders", resources=["shop-*"]),
@@ -90,55 +90,55 @@ def test_a_queue_has_permissions_and_nothing_else():
 
 
 async def test_what_was_said_before_stays_and_the_condition_says_so():
-    setting = Setting()
-    setting.store = Store()
-    setting.world.clusters[Id(BROKER, "shop", "stomp")] = setting.store
-    setting.put(BROKER, permissionsRequired=True, addressOwners=[{"prefix": "orders", "resources": ["orders"]}])
-    address = setting.put(ADDRESS, name="orders::audit", permissions=CONSUME)
-    await setting.keyed.address(address)
-    assert setting.statuses.condition("Accepted")[0] == "True"
-    setting.put(BROKER, permissionsRequired=True)
-    setting.store.marks[address.uid] = {KEYS.permission("orders::audit")}
-    before = dict(setting.store.config)
-    await setting.keyed.address(address)
-    status, reason, message = setting.statuses.condition("Accepted")
+    bench = Bench()
+    bench.store = Store()
+    bench.world.clusters[Id(BROKER, "shop", "stomp")] = bench.store
+    bench.put(BROKER, permissionsRequired=True, addressOwners=[{"prefix": "orders", "resources": ["orders"]}])
+    address = bench.put(ADDRESS, name="orders::audit", permissions=CONSUME)
+    await bench.keyed.address(address)
+    assert bench.statuses.condition("Accepted")[0] == "True"
+    bench.put(BROKER, permissionsRequired=True)
+    bench.store.marks[address.uid] = {KEYS.permission("orders::audit")}
+    before = dict(bench.store.config)
+    await bench.keyed.address(address)
+    status, reason, message = bench.statuses.condition("Accepted")
     assert (status, reason) == ("False", "NotOwner") and "delete it to take it back" in message
-    assert setting.store.config == before
+    assert bench.store.config == before
 
 
-async def condition_of(setting: Setting, who: str, created: str, **spec: Any) -> tuple[str, ...]:
+async def condition_of(bench: Bench, who: str, created: str, **spec: Any) -> tuple[str, ...]:
     """Accepted: status and reason of an Address of this name."""
     one = raw(ADDRESS, **spec)
     one["metadata"] |= {"name": who, "uid": f"uid of {who}", "creationTimestamp": created}
-    await setting.keyed.address(setting.world.put(one) or setting.world.resources[Id(ADDRESS, "shop", who)])
-    return setting.statuses.condition("Accepted")[:2]
+    await bench.keyed.address(bench.world.put(one) or bench.world.resources[Id(ADDRESS, "shop", who)])
+    return bench.statuses.condition("Accepted")[:2]
 
 
 @pytest.mark.parametrize("fields", [{"name": "orders"}, {"name": "mine", "queues": [{"name": "orders"}]}])
 async def test_who_may_not_have_a_key_keeps_nobody_out_unless_it_has_it(fields):
-    setting = Setting()
-    setting.store = Store()
-    setting.world.clusters[Id(BROKER, "shop", "stomp")] = setting.store
-    setting.put(BROKER, addressOwners=[{"prefix": "orders", "resources": ["shop-*"]}])
+    bench = Bench()
+    bench.store = Store()
+    bench.world.clusters[Id(BROKER, "shop", "stomp")] = bench.store
+    bench.put(BROKER, addressOwners=[{"prefix": "orders", "resources": ["shop-*"]}])
 
     old, young = ("evil", OLD), ("shop-1", YOUNG)
     wanted = {"name": "orders", "queues": [{"name": "orders"}]}
-    assert await condition_of(setting, *old, **fields) == ("False", "NotOwner")
-    assert (await condition_of(setting, *young, **wanted))[0] == "True"
+    assert await condition_of(bench, *old, **fields) == ("False", "NotOwner")
+    assert (await condition_of(bench, *young, **wanted))[0] == "True"
     key = KEYS.queue("orders") if "queues" in fields else KEYS.address("orders")
-    setting.store.marks["uid of evil"] = {key}
-    assert await condition_of(setting, *young, **wanted) == ("False", "Conflict")
-    assert await condition_of(setting, *old, **fields) == ("False", "NotOwner")
+    bench.store.marks["uid of evil"] = {key}
+    assert await condition_of(bench, *young, **wanted) == ("False", "Conflict")
+    assert await condition_of(bench, *old, **fields) == ("False", "NotOwner")
 
 
 async def test_a_divert_that_nobody_may_say_makes_no_circle():
-    setting = Setting()
-    setting.store = Store()
-    setting.world.clusters[Id(BROKER, "shop", "stomp")] = setting.store
-    setting.put(BROKER, addressOwners=[{"prefix": "orders", "resources": ["shop-*"]}])
+    bench = Bench()
+    bench.store = Store()
+    bench.world.clusters[Id(BROKER, "shop", "stomp")] = bench.store
+    bench.put(BROKER, addressOwners=[{"prefix": "orders", "resources": ["shop-*"]}])
     back = {"name": "orders.y", "diverts": [{"name": "back", "forward": ["copies"]}]}
     wanted = {"name": "copies", "diverts": [{"name": "there", "forward": ["orders.y"]}]}
-    assert await condition_of(setting, "evil", OLD, **back) == ("False", "NotOwner")
-    assert (await condition_of(setting, "shop-1", YOUNG, **wanted))[0] == "True"
-    setting.store.marks["uid of evil"] = {KEYS.address("orders.y")}
-    assert await condition_of(setting, "shop-1", YOUNG, **wanted) == ("False", "DivertCircle")
+    assert await condition_of(bench, "evil", OLD, **back) == ("False", "NotOwner")
+    assert (await condition_of(bench, "shop-1", YOUNG, **wanted))[0] == "True"
+    bench.store.marks["uid of evil"] = {KEYS.address("orders.y")}
+    assert await condition_of(bench, "shop-1", YOUNG, **wanted) == ("False", "DivertCircle")
