@@ -15,6 +15,7 @@ from typing import Final
 from .address import AckMode, Outcome, Routing
 from .ids import SLOTS
 from .message import Run
+from .request import Request
 
 UNLIMITED: int = 1 << 62
 """A credit that never runs out."""
@@ -131,10 +132,12 @@ class Resume:
              came back in order counts nothing, but that is never in `held`: its edge knows.)
     firm     of `held`: durable messages that open transactions acknowledge. They did not die with a leader: one that is
              not in a durable queue any more somebody else has settled. Edges of before do not name them.
+    behind   which of the asker's attachments this is, said back when it has happened (effects.Resumed); 0: nobody wants
+             to know.
     Everything else that an earlier attachment of the same consumer still held never arrived: back to the queue.
     """
 
-    __slots__ = ("firm", "held", "taken", "tries")
+    __slots__ = ("behind", "firm", "held", "taken", "tries")
 
     def __init__(
         self,
@@ -147,9 +150,14 @@ class Resume:
         self.taken = taken
         self.tries = tries or {}
         self.firm = firm or []
+        self.behind = 0
+
+    def comes_behind(self, opening: int) -> None:
+        """It is to be told that it has happened."""
+        self.behind = opening
 
 
-class Subscribe:
+class Subscribe(Request):
     """A consumer on a queue of one address.
 
     queue            explicit queue name (FQQN, or `client-id.name` of a durable subscription), or None:
@@ -247,11 +255,6 @@ class Subscribe:
         """Nothing may come to it before it is granted something."""
         self.room = 0
 
-    def asked_as(self, seq: int) -> Subscribe:
-        """Its answer goes to that number."""
-        self.seq = seq
-        return self
-
     def settle_by(self, confirm: bool, bodies: bool) -> None:
         """How deliveries are settled in AckMode.AUTO: see `confirm` and `bodies`."""
         self.confirm, self.bodies = confirm, bodies
@@ -261,7 +264,7 @@ class Subscribe:
         self.settle_by(yes, yes)
 
 
-class Unsubscribe:
+class Unsubscribe(Request):
     """Ends a consumer; its unsettled messages go back to the head of the queue.
 
     delete_queue: also delete this durable subscription's queue (refused while others consume it).
@@ -332,7 +335,7 @@ class DisconnectAll:
         self.calm = calm
 
 
-class Settle:
+class Settle(Request):
     """ACK, NACK or return of deliveries. In AckMode.CLIENT each id covers all earlier ones of the consumer.
 
     delay     milliseconds before redelivery of a NACK, or -1 = by the address settings.
@@ -364,7 +367,7 @@ class Settle:
         self.ids = list(self.ids)
 
 
-class Hold:
+class Hold(Request):
     """An ACK/NACK inside an open transaction: the messages stay the consumer's, their credit comes back
     now (else a full window could never reach its COMMIT), and no other ACK may touch them. Refused for
     ids that are not held. Undone or done by the Settle inside `Transact`, or by a Settle RETURN."""
@@ -379,7 +382,7 @@ class Hold:
         self.ids = ids
 
 
-class Barrier:
+class Barrier(Request):
     """Answered when everything the slot's owner took before it is durable, asked for or not (DISCONNECT)."""
 
     __slots__ = ("seq", "session", "slot")
@@ -388,11 +391,6 @@ class Barrier:
         self.slot = slot
         self.session = session
         self.seq = seq
-
-    def asked_as(self, seq: int) -> Barrier:
-        """Its answer goes to that number."""
-        self.seq = seq
-        return self
 
 
 class Grant:
@@ -462,7 +460,7 @@ class Transact:
         self.dedup = dedup
 
 
-class Prepare:
+class Prepare(Request):
     """First half of a transaction over several slots: this slot's parts are checked and kept, durable and unseen, until
     `Decide`. Done: it can be committed whatever happens. Refused: it cannot, and nothing is kept.
 
@@ -492,7 +490,7 @@ class Prepare:
         self.parts = parts
 
 
-class Decide:
+class Decide(Request):
     """Second half: what was prepared under `tx` happens, or is forgotten. Done when that is durable, also when there is
     nothing prepared under that name (it has been decided before).
 
@@ -509,7 +507,7 @@ class Decide:
         self.commit = commit
 
 
-class Inquire:
+class Inquire(Request):
     """Asks the coordinator slot what became of `tx`. Done: committed. Refused(NO_SUCH_TRANSACTION): aborted, or never
     decided, and from now on it never will be. Refused(OWNER_UNAVAILABLE): it is being decided, ask again."""
 
@@ -537,7 +535,7 @@ class Act(Enum):
     """Of those that are sent again and again these do not come again: `selector` has their ids."""
 
 
-class Manage:
+class Manage(Request):
     """An operator acts on one queue. Done when that is durable; refused by name, with nothing changed.
 
     routing, selector   of a queue that is to be created.

@@ -82,6 +82,17 @@ class BrowseEnd:
         self.consumer = consumer
 
 
+class Resumed:
+    """This consumer is attached again, as its Resume asked (`behind`): what is told of it before, is of an earlier
+    attachment. For the asker's peer in the owner; it does not travel."""
+
+    __slots__ = ("behind", "consumer")
+
+    def __init__(self, consumer: int, behind: int) -> None:
+        self.consumer = consumer
+        self.behind = behind
+
+
 class Crowd:
     """An address has reached its limit and its policy is BLOCK. full: what `session` sends there from now on waits at
     the edge, without a RECEIPT; not full: it may go on. What was on its way is taken all the same.
@@ -222,4 +233,4 @@ class Turn:
         return Turn(self.now, self.number, self.may, self.ahead, self.most)
 
 
-Effect = Deliver | Done | Refused | ConsumerClosed | BrowseEnd | Crowd
+Effect = Deliver | Done | Refused | ConsumerClosed | BrowseEnd | Resumed | Crowd

@@ -7,7 +7,7 @@ when what it answers is durable, and no message before the answer.
 from __future__ import annotations
 
 from broker.core.commands import Disconnect, Grant, Subscribe, SubscribeAll, Unsubscribe
-from broker.core.effects import Done, Refused, Turn
+from broker.core.effects import Done, Refused, Resumed, Turn
 from broker.core.errors import Code, RefusedError
 
 from .consumers.browser import Browser
@@ -24,6 +24,12 @@ from .state.slot import Slot, progress
 
 
 def subscribe(slot: Slot, command: Subscribe, turn: Turn) -> None:
+    _subscribe(slot, command, turn)
+    if command.resume is not None and command.resume.behind:
+        turn.effects.append(Resumed(command.consumer, command.resume.behind))
+
+
+def _subscribe(slot: Slot, command: Subscribe, turn: Turn) -> None:
     # Before anything is made: a bad selector leaves no queue behind.
     wishes.check(command, slot.xpath, turn)
     before = progress(turn)

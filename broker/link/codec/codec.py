@@ -33,6 +33,7 @@ NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
 _GOLDEN: Final = 0x1E3779B97F4A7C15
 SLOT_BITS: Final = 8
 """A request's number on the link is `number << SLOT_BITS | slot`: its answer tells where it comes from."""
+SLOT_MASK: Final = (1 << SLOT_BITS) - 1
 
 
 def number_at_edge(number: int) -> int:
@@ -48,14 +49,16 @@ def sequence(token: int, turn: int) -> int:
 class Open:
     """Before any other command for a slot on a stream: the edge takes the slot to be led here in this epoch.
 
-    told   said once more, behind all that an earlier owner knew of the edge."""
+    told      said once more, behind all that an earlier owner knew of the edge.
+    opening   the edge's number of it, said back with OPENED; 0: an edge of before."""
 
-    __slots__ = ("epoch", "slot", "told")
+    __slots__ = ("epoch", "opening", "slot", "told")
 
-    def __init__(self, slot: int, epoch: int, told: bool = False) -> None:
+    def __init__(self, slot: int, epoch: int, told: bool = False, opening: int = 0) -> None:
         self.slot = slot
         self.epoch = epoch
         self.told = told
+        self.opening = opening
 
 
 class Unknown:
@@ -74,14 +77,17 @@ class Unknown:
 
 
 class SlotState:
-    """What an owner says of a slot (OPENED, MOVED, SERVING: see link.proto)."""
+    """What an owner says of a slot (OPENED, MOVED, SERVING: see link.proto).
 
-    __slots__ = ("epoch", "slot", "state")
+    opening   of OPENED, as the Open said; 0: an owner of before."""
 
-    def __init__(self, slot: int, epoch: int, state: int) -> None:
+    __slots__ = ("epoch", "opening", "slot", "state")
+
+    def __init__(self, slot: int, epoch: int, state: int, opening: int = 0) -> None:
         self.slot = slot
         self.epoch = epoch
         self.state = state
+        self.opening = opening
 
 
 OPENED: Final = 1

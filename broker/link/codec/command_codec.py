@@ -191,7 +191,7 @@ def _put_manage(command: Manage, out: pb.Command) -> None:
 
 
 def _put_open(command: Open, out: pb.Command) -> None:
-    out.open.CopyFrom(pb.Open(slot=command.slot, epoch=command.epoch, told=command.told))
+    out.open.CopyFrom(pb.Open(**_named(command, "slot", "epoch", "told", "opening")))
 
 
 PUT: dict[type, Callable[[Any, pb.Command], None]] = {
@@ -421,7 +421,7 @@ def _manage(message: pb.Manage, token: int) -> Manage:
 
 
 def _open(message: pb.Open, token: int) -> Open:
-    return Open(check_slot(message.slot), message.epoch, message.told)
+    return Open(check_slot(message.slot), message.epoch, message.told, message.opening)
 
 
 TAKE: dict[str, Callable[[Any, int], LinkCommand]] = {

@@ -110,7 +110,12 @@ def _message(effect: Refused | ConsumerClosed | BrowseEnd | Crowd | SlotState) -
             )
         )
     return pb.Effect(
-        slot=pb.SlotState(slot=effect.slot, epoch=effect.epoch, state=pb.SlotState.State.Name(effect.state))
+        slot=pb.SlotState(
+            slot=effect.slot,
+            epoch=effect.epoch,
+            state=pb.SlotState.State.Name(effect.state),
+            opening=effect.opening,
+        )
     )
 
 
@@ -155,5 +160,6 @@ def _rare(effect: pb.Effect, kind: str | None) -> LinkEffect:
         crowd = effect.crowd
         return Crowd(crowd.session, check_slot(crowd.slot), crowd.address, crowd.full, crowd.passing)
     if kind == "slot":
-        return SlotState(check_slot(effect.slot.slot), effect.slot.epoch, effect.slot.state)
+        said = effect.slot
+        return SlotState(check_slot(said.slot), said.epoch, said.state, said.opening)
     raise malformed("an unknown kind of effect")

@@ -47,7 +47,7 @@ from broker.seams.stream import Dialer
 
 from ..bodies.body_spool import BodySpool
 from ..bodies.edge_bodies import KeptBlob
-from ..codec.codec import PROTOCOL, SLOT_BITS, SlotState
+from ..codec.codec import PROTOCOL, SLOT_BITS, SLOT_MASK, SlotState
 from ..codec.command_codec import MAX_MESSAGE_BYTES, LinkCommand
 from ..codec.effect_codec import LinkEffect
 from ..owner_port import EffectListener
@@ -72,7 +72,6 @@ UNREACHED = 0.5
 known to be dead by then, and nobody need be told of it."""
 # What fits a field of the wire; a client may write any number into an ACK.
 MAX_ID = (1 << 63) - 1
-SLOT_MASK = (1 << SLOT_BITS) - 1
 
 
 class ClusterPort:

@@ -148,6 +148,10 @@ class Routes:
         if lane is None or lane.link is not link:
             return
         if effect.state == OPENED and effect.epoch == lane.epoch and lane.live:
+            # The answer to an Open of before: this epoch's, but what follows it is not told to what we are now. The
+            # answer to the last one comes.
+            if effect.opening not in (0, lane.openings):
+                return
             lane.open()
             self.begin_bodies(lane)
         elif effect.state == MOVED and lane.live:

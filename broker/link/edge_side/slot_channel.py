@@ -258,7 +258,7 @@ class SlotChannel:
 
     def replay(self) -> list[tuple[LinkCommand, int]]:
         """All that the slot's owner must hear when it, or the stream to it, is a new one; with sizes."""
-        out: list[tuple[LinkCommand, int]] = [(Open(self.slot, self.epoch), 16)]
+        out: list[tuple[LinkCommand, int]] = [(Open(self.slot, self.epoch, opening=self.openings), 16)]
         # Attachments of the last replay that were not answered: they are made anew from what is so now.
         for entry in [entry for entry in self.kept.values() if entry.resume]:
             del self.kept[entry.number]

@@ -7,23 +7,36 @@ of a leader that is no more. Must not know streams.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from broker.core.commands import Subscribe
 
+NOT_YET: Final = -1
+
 
 class Attached:
-    """One attachment of a consumer, valid while the slot is led here in this epoch; `opening`: behind which Open.
-    bodies: large ones the edge settles itself."""
+    """One attachment of a consumer, valid while the slot is led here in this epoch.
 
-    __slots__ = ("bodies", "confirm", "epoch", "opening", "session", "slot")
+    opening   behind which Open it has been made; NOT_YET: it has been asked for, and what the shard says of the
+              consumer meanwhile is of an earlier one.
+    bodies    large ones the edge settles itself."""
+
+    __slots__ = ("_asked", "bodies", "confirm", "epoch", "opening", "session", "slot")
 
     def __init__(self, command: Subscribe, epoch: int, opening: int) -> None:
-        self.opening = opening
+        # The shard carries out so much a turn: others' messages may be handed out before this one is.
+        self.opening = opening if command.resume is None else NOT_YET
+        self._asked = opening
         self.slot = command.slot
         self.epoch = epoch
         self.session = command.session
         self.confirm = command.confirm
         self.bodies = command.bodies
+
+    def happened(self, opening: int) -> None:
+        """The shard has attached what came behind that Open."""
+        if opening == self._asked:
+            self.opening = opening
 
     def lost(self) -> None:
         """What was handed out to it reached nobody: nothing of that is ever confirmed."""
@@ -84,14 +97,14 @@ class Attachments:
             gone += self._forget(slot)
         return True
 
-    def sessions(self) -> Iterator[tuple[int, int]]:
-        """(slot, session) of all, which are gone with that."""
-        slots, self._slots = self._slots, {}
-        self._all.clear()
-        self._epochs.clear()
-        for slot, sessions in slots.items():
-            for session in sessions:
-                yield slot, session
+    def sessions(self, led: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+        """(slot, session) of all in slots that are led in their epoch (slot → epoch), which are gone with that; the
+        others are not looked at. One by one: there may be 100,000."""
+        for slot, sessions in list(self._slots.items()):
+            if led.get(slot) == self._epochs[slot]:
+                for session in list(sessions):
+                    self.end_session(slot, session)
+                    yield slot, session
 
     def _forget(self, slot: int) -> int:
         self._epochs.pop(slot, None)

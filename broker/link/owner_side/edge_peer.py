@@ -10,18 +10,31 @@ is told to the edge in one turn leaves as one message. Must not know engines.
 #     taken 12  the edge has handed it on: Confirm(consumer, 1) to the engine, which settles 4 (C41). Not before: a
 #               batch that is lost with its stream would else be consumed by nobody (I6)
 #     gone      the edge says that the consumer had ended when it came: nothing is confirmed, 4 goes to others
+#
+# What an Open divides. The edge says all it knows behind it, as of that moment. But the shard still has in its inbox
+# what came before (it carries out so much a turn), and the log has not yet taken what that has done. All of it is
+# carried out, as if it had come a little earlier; none of it may be told any more, since what is said behind the Open
+# does not know of it. So every effect counts for one Open:
+#     Deliver, ConsumerClosed, BrowseEnd   from when the shard says (Resumed) that it has attached the consumer anew
+#     Done, Refused    by the Open that stands above the request's number; what it was asked before is asked again
+#     … of a Publish or Transact   any: both happen once, by their number, and are answered alike each time
+#     Crowd            any: it says how things are, and its end comes when they are not so any more
+#     SlotState        by the Open's own number, at the edge: two may be on their way in one epoch
+# Told early, a delivery is taken back by the Resume that knows nothing of it, and its client's ACK refused; a refusal
+# of a SUBSCRIBE leaves the consumer that its second time attaches; an end, the one of a new attachment.
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.core.commands import Command, Confirm, Disconnect, Prepare, Publish, Settle, Subscribe, Unsubscribe
-from broker.core.effects import ConsumerClosed, Deliver, Effect, Refused
+from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Effect, Refused, Resumed
 from broker.core.errors import Code
 from broker.core.message import BLOB, Blob
 from broker.core.patience import Patience
+from broker.core.request import Request
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.stream import Stream
 
@@ -34,6 +47,7 @@ from ..codec.codec import (
     NUMBER_MASK,
     OPENED,
     RELIEVED,
+    SLOT_MASK,
     Open,
     SlotState,
     Unknown,
@@ -43,10 +57,13 @@ from ..codec.command_codec import take_commands
 from ..codec.effect_codec import DownBuilder
 from ..stats import LinkStats
 from .attach_barrier import Anteroom, Waiting
-from .attachments import Attached, Attachments
+from .attachments import NOT_YET, Attached, Attachments
 
 SWEPT = 10_000
 """Consumers forgotten in one step, about."""
+SEQ_BITS: Final = 64
+"""Of a request's number on the link; above them stands, inside of the owner, which Open it came behind."""
+SEQ_MASK: Final = (1 << SEQ_BITS) - 1
 
 
 class Resting:
@@ -77,6 +94,10 @@ class EdgePeerUser(Protocol):
 
     def flush_soon(self, peer: EdgePeer) -> None: ...
     def published(self, slot: int, dedup: tuple[int, int]) -> bool: ...
+    def opening(self) -> int:
+        """A number for an Open, unlike all others that any edge here has had."""
+        ...
+
     def told(self, token: int, slot: int) -> bool:
         """Has the edge of that token said all it knows of the slot to whoever leads it here now."""
         ...
@@ -98,7 +119,6 @@ class EdgePeer:
         # the second Open is told by the Resumes behind it.
         self._openings: dict[int, int] = {}
         """Slot → number of its Open. What was attached before it knows nothing of what is handed out behind it."""
-        self._opens = 0
         self.consumers = Attachments()
         self.bodies = OwnerBodies(self, user.new_body, user.open_body)
         self.streams = 0
@@ -233,9 +253,9 @@ class EdgePeer:
             # give what only holds in another.
             self.told.pop(command.slot, None)  # it says all again, on the same stream: a hand-over was taken back
             self.opened[command.slot] = epoch
-            self._opens += 1
-            self._openings[command.slot] = self._opens
-            self._builder.other(SlotState(command.slot, epoch, OPENED))
+            self._openings[command.slot] = self._user.opening()
+            # Which of its Opens: there may be one more on its way, in the same epoch.
+            self._builder.other(SlotState(command.slot, epoch, OPENED, command.opening))
         else:
             self.moved(command.slot)
 
@@ -262,14 +282,19 @@ class EdgePeer:
                 return False
             # One that an earlier leader has prepared is refused as well: no decision is possible then but "no".
             blobs = [part.run.blob for part in command.parts if isinstance(part, Publish)]
-            return all([blob is None or self._admit_body(command, blob, None) for blob in blobs])
-        if isinstance(command, Subscribe):
+            if not all([blob is None or self._admit_body(command, blob, None) for blob in blobs]):
+                return False
+        elif isinstance(command, Subscribe):
             slot = command.slot
             self.consumers.add(command.consumer, Attached(command, self.opened[slot], self._openings[slot]))
+            if command.resume is not None:
+                command.resume.comes_behind(self._openings[slot])
         elif isinstance(command, Unsubscribe):
             self.consumers.end(command.consumer)
         elif isinstance(command, Disconnect):
             self.consumers.end_session(command.slot, command.session)
+        if isinstance(command, Request) and command.seq:
+            command.asked_as(command.seq | self._openings[command.slot] << SEQ_BITS)
         return True
 
     def _admit_settles(self, command: Prepare) -> bool:
@@ -323,11 +348,36 @@ class EdgePeer:
     def done(self, session: int, seq: int) -> None:
         # Without a stream nothing is kept for it: the edge asks anew on the next one.
         if self.stream is not None:
+            if seq > SEQ_MASK:
+                if not self._asked_now(seq):
+                    return
+                seq &= SEQ_MASK
             self._builder.done(session, seq)
 
+    def _asked_now(self, seq: int) -> bool:
+        """Is it of what was asked behind the present Open of its slot. Else it is asked again behind that, and what
+        came of the first time may not be what comes of the second."""
+        return self._openings.get(seq & SLOT_MASK) == seq >> SEQ_BITS
+
     def other(self, effect: Effect | SlotState) -> None:
-        if isinstance(effect, ConsumerClosed):
-            self.consumers.end(effect.consumer)
+        if isinstance(effect, Resumed):
+            if (attached := self.consumers.get(effect.consumer)) is not None:
+                attached.happened(effect.behind)
+            return
+        if isinstance(effect, ConsumerClosed | BrowseEnd):
+            attached = self.consumers.get(effect.consumer)
+            # Of an earlier attachment: another one is asked for already, whatever became of that.
+            if attached is not None and attached.opening == NOT_YET:
+                return
+            if isinstance(effect, ConsumerClosed):
+                self.consumers.end(effect.consumer)
+            # … or will be.
+            if attached is not None and self._openings.get(attached.slot) != attached.opening:
+                return
+        elif isinstance(effect, Refused) and effect.seq > SEQ_MASK:
+            if not self._asked_now(effect.seq):
+                return
+            effect = Refused(effect.session, effect.seq & SEQ_MASK, effect.code, effect.detail)
         if self.stream is not None:
             self._builder.other(effect)  # type: ignore[arg-type]
 
@@ -400,14 +450,17 @@ class EdgePeer:
         """Forgets consumers and bodies of slots that are led elsewhere now. False: there are more."""
         served = self._user.served
         self.bodies.sweep(served)
-        led = {**{slot: resting.epoch for slot, resting in self._user.resting.items()}, **served}
-        return self.consumers.keep(led, most)
+        return self.consumers.keep(self._led(), most)
+
+    def _led(self) -> dict[int, int]:
+        """Slot → epoch, of those that are led here or may be again."""
+        return {**{slot: resting.epoch for slot, resting in self._user.resting.items()}, **self._user.served}
 
     def farewell(self) -> Iterator[Disconnect]:
         """The process is gone: the end of each of its sessions that consumes here."""
-        self.sweep(1 << 62)
+        self.bodies.sweep(self._user.served)
         self.bodies.gone()
-        return (Disconnect(slot, session) for slot, session in self.consumers.sessions())
+        return (Disconnect(slot, session) for slot, session in self.consumers.sessions(self._led()))
 
 
 def edge_of(number: int) -> int:

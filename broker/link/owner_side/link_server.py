@@ -21,11 +21,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 
 from broker.config.settings import Settings
 from broker.core.commands import Command, Disconnect
-from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect
+from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Resumed
 from broker.core.errors import Code, ProtocolViolation
 from broker.core.metrics import Metric
 from broker.core.patience import stood_still
@@ -50,7 +50,9 @@ FLOOD_S = 10.0
 SWEEP_S = 1.0
 ENDED = 500
 """Sessions of an edge that is gone which are ended in one step."""
-OF_CONSUMERS = (Deliver, ConsumerClosed, BrowseEnd)
+CROWDED_S = 0.2
+"""So long the next ones wait where too much waits already, at most: what makes room may be what they give back."""
+OF_CONSUMERS = (Deliver, ConsumerClosed, BrowseEnd, Resumed)
 HEADROOM = 2 * 1024 * 1024
 """What a message may take above its one largest command."""
 
@@ -97,8 +99,11 @@ class LinkServer:
         self._strangers: dict[EdgeStream, None] = {}
         self._farewells: dict[int, Iterator[Disconnect]] = {}
         """Of edges that are gone: what ends their sessions, piece by piece."""
+        self._waiting_ends: set[int] = set()
+        """Of those: whose next piece waits until the shard has room."""
         self._early: dict[int, list[tuple[EdgeStream, pb.Hello]]] = {}
         """Of those: who has come back before their end was over, and waits for it."""
+        self.opening = count(1).__next__
         self._floods: dict[str, deque[float]] = {}
         self._congested = False
         self._ticking = False
@@ -120,7 +125,7 @@ class LinkServer:
         # Ends of sessions that came while it stood still: they must not get lost with the pause.
         resting = self.resting.pop(slot, None)
         if resting is not None and resting.epoch == epoch and resting.ends:
-            self._submit(resting.ends)
+            self._take(resting.ends)
         if news is not None:
             self.anteroom.open(slot, news)
         # One for each edge, not for each of its clients.
@@ -227,6 +232,8 @@ class LinkServer:
         self._congested = False
         for peer in self._peers.values():
             peer.press(False)
+        for token in sorted(self._waiting_ends):
+            self._schedule(partial(self._go_on_ending, token))
 
     def on_stopped(self, why: str) -> None:
         if self._own is not None:
@@ -420,14 +427,24 @@ class LinkServer:
             # A slot that stands still takes nothing: its end waits with it.
             resting = self.resting.get(end.slot)
             (ends if resting is None else resting.ends).append(end)
-        if ends:
-            self._submit(ends)
+        self._take(ends)
         if len(some) == ENDED:
-            self._schedule(partial(self._end_some, token))
+            # The shard takes all it is given, and says when it has too much: whoever gives it more has to heed that.
+            if self._congested:
+                self._waiting_ends.add(token)
+                self._later(CROWDED_S, partial(self._go_on_ending, token))
+            else:
+                self._schedule(partial(self._end_some, token))
         else:
             del self._farewells[token]
             for early, hello in self._early.pop(token, ()):
                 self._at_last(early, hello)
+
+    def _go_on_ending(self, token: int) -> None:
+        """There is room again, or none has come for long."""
+        if token in self._waiting_ends:
+            self._waiting_ends.discard(token)
+            self._end_some(token)
 
     def _at_last(self, end: EdgeStream, hello: pb.Hello) -> None:
         """The end of what this edge was here before is over."""

@@ -123,14 +123,16 @@ class Span(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("slot", "epoch", "told")
+    __slots__ = ("slot", "epoch", "told", "opening")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     TOLD_FIELD_NUMBER: _ClassVar[int]
+    OPENING_FIELD_NUMBER: _ClassVar[int]
     slot: int
     epoch: int
     told: bool
-    def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ..., told: bool = ...) -> None: ...
+    opening: int
+    def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ..., told: bool = ..., opening: _Optional[int] = ...) -> None: ...
 
 class Publish(_message.Message):
     __slots__ = ("slot", "session", "seq", "address", "routing", "run", "queue", "create", "dedup", "ttl", "delay")
@@ -495,7 +497,7 @@ class Crowd(_message.Message):
     def __init__(self, session: _Optional[int] = ..., slot: _Optional[int] = ..., address: _Optional[str] = ..., full: bool = ..., passing: bool = ...) -> None: ...
 
 class SlotState(_message.Message):
-    __slots__ = ("slot", "epoch", "state")
+    __slots__ = ("slot", "epoch", "state", "opening")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNKNOWN: _ClassVar[SlotState.State]
@@ -509,10 +511,12 @@ class SlotState(_message.Message):
     SLOT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    OPENING_FIELD_NUMBER: _ClassVar[int]
     slot: int
     epoch: int
     state: SlotState.State
-    def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ..., state: _Optional[_Union[SlotState.State, str]] = ...) -> None: ...
+    opening: int
+    def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ..., state: _Optional[_Union[SlotState.State, str]] = ..., opening: _Optional[int] = ...) -> None: ...
 
 class Effect(_message.Message):
     __slots__ = ("deliveries", "dones", "refused", "closed", "browse_end", "slot", "crowd")

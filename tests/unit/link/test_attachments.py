@@ -12,7 +12,7 @@ from broker.core.commands import Disconnect, Subscribe
 from broker.core.errors import Code
 from broker.link.owner_side import edge_peer, link_server
 from broker.link.owner_side.attachments import Attached, Attachments
-from broker.link.owner_side.link_server import SWEEP_S
+from broker.link.owner_side.link_server import CROWDED_S, SWEEP_S
 from tests.unit.link.world import Edge, Owner, World, make_settings
 
 
@@ -48,8 +48,9 @@ def test_against_a_plain_table(seed):
                 pass
             plain = {n: each for n, each in plain.items() if led.get(each.slot) == each.epoch}
         assert {n: mine.get(n) for n in range(60) if mine.get(n)} == plain and len(mine) == len(plain)
-    assert set(mine.sessions()) == {(each.slot, each.session) for each in plain.values()}
-    assert len(mine) == 0 and list(mine.sessions()) == []
+    led = {slot: epoch for slot, epoch in epochs.items() if slot}
+    assert set(mine.sessions(led)) == {(e.slot, e.session) for e in plain.values() if led.get(e.slot) == e.epoch}
+    assert len(mine) == sum(led.get(e.slot) != e.epoch for e in plain.values()) and list(mine.sessions(led)) == []
 
 
 def test_the_end_of_a_session_does_not_look_at_the_others():
@@ -102,6 +103,38 @@ def test_the_sessions_of_an_edge_that_is_gone_end_in_pieces(monkeypatch):
     place.world.run()
     assert batches == [10, 10, 4]
     assert len({(end.slot, end.session) for end in place.owner.shard.of(Disconnect)}) == 24
+
+
+def test_they_wait_while_the_shard_has_too_much_and_none_is_lost(monkeypatch):
+    """50,000 sessions were in its inbox 100 turns after an edge had gone, whatever it had said of that."""
+    monkeypatch.setattr(link_server, "ENDED", 10)
+    place = Place()
+    server, shard = place.owner.server, place.owner.shard
+    shard.congested = True
+    server._bury(place.peer)
+    place.world.run()
+    assert len(shard.of(Disconnect)) == 10
+    place.world.pass_time(CROWDED_S * 1.5)
+    assert len(shard.of(Disconnect)) == 20, "what makes room may be what they give back"
+    shard.congested = False
+    server.on_relief()
+    place.world.run()
+    assert len({(end.slot, end.session) for end in shard.of(Disconnect)}) == 24 and not server._farewells
+    place.world.pass_time(1.0)
+    assert len(shard.of(Disconnect)) == 24
+
+
+def test_the_edges_hear_that_the_ends_of_others_are_too_much(monkeypatch):
+    monkeypatch.setattr(link_server, "ENDED", 10)
+    place = Place()
+    other = Edge(place.world, make_settings(), "edge-1", token=8)
+    for slot in (1, 2):
+        other.port.route(slot, 1, "a", "a:1")
+    place.world.run()
+    place.owner.shard.congested = True
+    place.owner.server._bury(place.peer)
+    place.world.run()
+    assert all(link.congested for link in other.port._routes.links.values())
 
 
 def test_an_edge_that_comes_back_in_the_middle_of_its_end_has_its_new_consumers_behind_it(monkeypatch):

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
 
 from broker.core.address import AckMode, Outcome, Routing
-from broker.core.commands import Command, Confirm, Disconnect, Grant, Prepare, Publish, Resume, Settle, Subscribe
-from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
+from broker.core.commands import (
+    Barrier,
+    Command,
+    Confirm,
+    Decide,
+    Disconnect,
+    Grant,
+    Hold,
+    Inquire,
+    Prepare,
+    Publish,
+    Resume,
+    Settle,
+    Subscribe,
+    Transact,
+    Unsubscribe,
+)
+from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refused, Resumed
 from broker.core.errors import Code, ProtocolViolation
 from broker.core.message import BLOB, NO_IDS, Blob, Run
+from broker.core.reasons import Reason
+from broker.core.request import Request
 from broker.link.codec.codec import CONGESTED, DOWN_PING, MOVED, NUMBER_BITS, OPENED, Open, SlotState
 from broker.link.codec.command_codec import put_command
 from broker.link.codec.effect_codec import take_effects
@@ -47,6 +66,7 @@ class Bench:
         self.soon: list[EdgePeer] = []
         self.flush_soon = self.soon.append
         self.has_published, self.has_told = False, True
+        self.opening = count(1).__next__
         self.batch = 0
         self.peer = EdgePeer(pb.Hello(edge="e", boot="b", token=TOKEN), self)  # type: ignore[arg-type]
         self.stream = Stream()
@@ -212,6 +232,89 @@ def test_what_was_handed_out_before_the_last_open_is_not_sent(bench):
     bench.attaches()
     bench.deliver()
     assert [type(effect) for effect in bench.hears()] == [Deliver]
+
+
+def comes_back(bench: Bench, number: int = 1) -> Subscribe:
+    """Its consumer is attached again, behind an Open: what the shard is asked to do."""
+    bench.says(Open(SLOT, EPOCH))
+    bench.hears()
+    again = Subscribe(SLOT, 1, 0, number, "a", Routing.ANYCAST, AckMode.CLIENT)
+    again.resumes(Resume([], []))
+    (asked,) = bench.says(again)
+    assert isinstance(asked, Subscribe)
+    return asked
+
+
+def resumed(asked: Subscribe) -> Resumed:
+    assert asked.resume is not None
+    return Resumed(asked.consumer, asked.resume.behind)
+
+
+@pytest.mark.parametrize(
+    "early",
+    [
+        Deliver(MINE | 1, Run([4], b"", [b"\nx\0"], 3), 10),
+        ConsumerClosed(MINE | 1, Reason.CLIENT_GONE),
+        BrowseEnd(MINE | 1),
+    ],
+    ids=lambda early: type(early).__name__,
+)
+def test_of_a_consumer_that_comes_back_nothing_is_told_before_the_shard_has_attached_it(bench, early):
+    """Its Resume, which knows nothing of that, would take the message from its client, whose ACK is refused then; the
+    end of the old attachment would be taken for that of the new one, which held its messages for nobody."""
+    bench.attaches()
+    tell = bench.peer.deliver if isinstance(early, Deliver) else bench.peer.other
+    first = comes_back(bench)
+    tell(early)
+    second = comes_back(bench)
+    bench.peer.other(resumed(first))
+    tell(early)
+    assert bench.hears() == [], "the first one was of another Open"
+    bench.peer.other(resumed(second))
+    tell(early)
+    assert [type(effect) for effect in bench.hears()] == [type(early)]
+
+
+ASKED = [
+    Subscribe(SLOT, 1, 21 << 8 | SLOT, 1, "a", Routing.ANYCAST, AckMode.AUTO),
+    Unsubscribe(SLOT, 1, 21 << 8 | SLOT, 1, "a"),
+    Settle(SLOT, 1, 21 << 8 | SLOT, 1, [4], Outcome.ACK),
+    Hold(SLOT, 1, 21 << 8 | SLOT, 1, [4]),
+    Barrier(SLOT, 1, 21 << 8 | SLOT),
+    Prepare(SLOT, 1, 21 << 8 | SLOT, "tx", 1, []),
+    Decide(SLOT, 1, 21 << 8 | SLOT, "tx", True),
+    Inquire(SLOT, 1, 21 << 8 | SLOT, "tx"),
+]
+
+
+@pytest.mark.parametrize("command", ASKED, ids=lambda command: type(command).__name__)
+def test_what_is_asked_again_is_answered_by_what_came_of_the_last_time(bench, command):
+    """A SUBSCRIBE that is refused at first, and granted when it comes again behind another Open, would consume for
+    nobody."""
+    seq = command.seq
+    (first,) = bench.says(command)
+    bench.says(Open(SLOT, EPOCH))
+    bench.hears()
+    (second,) = bench.says(command)
+    for asked, heard in ((first, []), (second, [seq, seq])):
+        bench.peer.done(asked.session, asked.seq)
+        bench.peer.other(Refused(asked.session, asked.seq, Code.INTERNAL))
+        assert [effect.seq for effect in bench.hears()] == heard
+
+
+def test_what_happens_once_is_answered_whichever_time_is_meant(bench):
+    """A COMMIT that is under way is answered once, under the number of its first time."""
+    for command in (publish(seq=21 << 8 | SLOT), Transact(SLOT, 1, 21 << 8 | SLOT, [])):
+        assert not isinstance(command, Request)
+        (asked,) = bench.says(command)
+        bench.opens()
+        bench.peer.done(asked.session, asked.seq)
+        assert [effect.seq for effect in bench.hears()] == [command.seq]
+
+
+def test_an_open_is_answered_by_its_number(bench):
+    bench.says(Open(SLOT, EPOCH, opening=12))
+    assert [effect.opening for effect in bench.hears()] == [12]
 
 
 def test_a_batch_leaves_when_it_is_full(bench):

@@ -93,8 +93,8 @@ class Bench:
             self.routes.dialed(link)  # type: ignore[arg-type]
         return link
 
-    def says(self, link: Link, state: int, epoch: int, slot: int = SLOT) -> None:
-        self.routes.said(link, SlotState(slot, epoch, state))  # type: ignore[arg-type]
+    def says(self, link: Link, state: int, epoch: int, slot: int = SLOT, opening: int = 0) -> None:
+        self.routes.said(link, SlotState(slot, epoch, state, opening))  # type: ignore[arg-type]
 
     def current(self, link: Link, slot: int = SLOT) -> bool:
         return self.routes.current(link, slot) is not None  # type: ignore[arg-type]
@@ -189,6 +189,21 @@ def test_moved_waits_for_serving_unless_it_is_of_our_epoch(bench):
     link.said = []
     bench.says(link, MOVED, 2)
     assert len(opens(link)) == 2, "a transfer that was called off: it wants all anew"
+
+
+def test_the_answer_to_an_earlier_open_of_the_same_epoch_opens_nothing(bench):
+    """A hand-over that is taken back at once: two Opens are on their way. What follows the answer to the first one is
+    told to what the edge was then; the replay behind the second one knows nothing of it."""
+    link = bench.led("a", 2)
+    (first, *_) = [each.opening for each in link.said if isinstance(each, Open)]
+    bench.says(link, MOVED, 0)
+    bench.says(link, SERVING, 2)
+    (second, *_) = [each.opening for each in link.said if isinstance(each, Open)]
+    assert second == first + 1
+    bench.says(link, OPENED, 2, opening=first)
+    assert not bench.current(link)
+    bench.says(link, OPENED, 2, opening=second)
+    assert bench.current(link)
 
 
 def test_nobody_leads_a_slot_that_is_offline(bench):

@@ -10,7 +10,7 @@ import heapq
 from collections import deque
 
 from broker.config.settings import ClusterSettings, EtcdSettings, Settings
-from broker.core.effects import Done
+from broker.core.effects import Done, Resumed
 from broker.core.message import NO_IDS, Run
 from broker.link.edge_side.cluster_port import ClusterPort
 from broker.link.owner_side.link_server import LinkServer
@@ -152,6 +152,8 @@ class FakeShard:
         effects = []
         for command in inbox:
             self.commands.append(command)
+            if (known := getattr(command, "resume", None)) is not None and known.behind:
+                effects.append(Resumed(command.consumer, known.behind))
             if self.answers and getattr(command, "seq", 0):
                 effects.append(Done(command.session, command.seq))
         if effects:
