@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 from broker.core.address import Outcome
 from broker.core.commands import Command, Hold, Publish, Settle
@@ -54,7 +53,7 @@ class LocalOwner:
         if turns != self._turns:
             self._turns, self._looked = turns, 0
             self._settles.clear()
-        for command in islice(self._shard.waiting(), self._looked, None):
+        for command in self._shard.waiting(self._looked):
             self._looked += 1
             if isinstance(command, Settle | Hold):
                 self._settles.setdefault(command.consumer, []).append(command)

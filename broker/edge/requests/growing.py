@@ -9,7 +9,8 @@ it was given to the parts there were. Must not know owners: the port tells what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from broker.core.address import AckMode
 from broker.core.commands import UNLIMITED, Command, Subscribe
@@ -19,19 +20,25 @@ from ..subscriptions.consumer_rate import Tempo
 from ..subscriptions.split_subscription import Fan, order_for, share
 from ..subscriptions.subscription import SlotSubscription
 
+PIECE: Final = 32
+"""Parts that a subscription gets in one step, of some 20 µs each: an address may have 256, a composite one many times
+that."""
 
-def follow(session: Session, key: str, sub: SlotSubscription) -> None:
-    """Gives the subscription a part in each slot of each of its addresses that it has none in. Who browses goes on with
-    what there was."""
+
+def follow(session: Session, key: str, sub: SlotSubscription) -> Iterator[int]:
+    """Gives the subscription a part in each slot of each of its addresses that it has none in, some at a time: yields
+    how many. Who browses goes on with what there was."""
     if sub.browses:
         return
     slots = session.edge.routes.slots
     new = [(part, slot) for part in sub.addresses() for slot in part.lacking(slots(part.address))]
     if new:
-        _grow(session, key, sub, new)
+        yield from _grow(session, key, sub, new)
 
 
-def _grow(session: Session, key: str, sub: SlotSubscription, new: Sequence[tuple[SlotSubscription, int]]) -> None:
+def _grow(
+    session: Session, key: str, sub: SlotSubscription, new: Sequence[tuple[SlotSubscription, int]]
+) -> Iterator[int]:
     """… for each slot a part like the one beside it."""
     port = session.edge.port
     parts = [sub] if sub.fan is None else sub.fan.parts
@@ -40,8 +47,15 @@ def _grow(session: Session, key: str, sub: SlotSubscription, new: Sequence[tuple
     if sub.fan is None:
         Fan().join(sub)
     total = len(parts) + len(new)
-    commands: list[Command] = [_attach(session, key, like, slot, total) for like, slot in new]
-    port.submit(commands)
+    for at in range(0, len(new), PIECE):
+        some = new[at : at + PIECE]
+        commands: list[Command] = [_attach(session, key, like, slot, total) for like, slot in some]
+        port.submit(commands)
+        yield len(some)
+        # It may have ended meanwhile, or another one have its id. (Its last part stands for all.)
+        now = session.subscriptions.get(key)
+        if session.closed or session.leaving or now is None or now.fan is not sub.fan:
+            return
 
 
 def _count(

@@ -32,7 +32,8 @@ PIECE = 200
 END = 10
 """What the end of a connection counts in that: 0.1 ms."""
 FEW = 8
-"""So many parts of a subscription in slots are one; one that is new is two."""
+"""So many parts of a subscription in slots are one; one that is new is two, and so many new ones a step
+(growing.PIECE)."""
 
 _Look = Callable[[Session], Iterator[int]]
 """What is to be done with one session, in units."""
@@ -261,9 +262,9 @@ def _grown(session: Session) -> Iterator[int]:
             return
         if session.subscriptions.get(key) is not sub:
             continue  # it has ended meanwhile
-        before = _parts(sub)
-        follow(session, key, sub)
-        yield 1 + _parts(sub) // FEW + 2 * (_parts(sub) - before)
+        yield 1 + _parts(sub) // FEW
+        for new in follow(session, key, sub):
+            yield 2 * new
 
 
 def _parts(sub: SlotSubscription) -> int:

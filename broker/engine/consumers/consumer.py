@@ -259,13 +259,11 @@ class Consumer:
     def left(self, settled: Iterable[Sequence[int]]) -> list[int]:
         """What its ledger has when these have been settled, one after the other."""
         left = list(self.ledger or ())
-        for ids in settled:
-            named = set(ids)
-            if self.ack is AckMode.INDIVIDUAL:
-                left = [i for i in left if i not in named]
-            else:
-                del left[: max((at for at, i in enumerate(left, 1) if i in named), default=0)]
-        return left
+        # Once over both, however many there are: in one order or another it comes to the same.
+        named = {i for ids in settled for i in ids}
+        if self.ack is AckMode.INDIVIDUAL:
+            return [i for i in left if i not in named]
+        return left[max((at for at, i in enumerate(left, 1) if i in named), default=0) :] if named else left
 
     def take(self, ids: Sequence[int], held: bool) -> Ledger:
         """Removes what `ids` settle and returns it in delivery order. Credit comes back.

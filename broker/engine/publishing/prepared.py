@@ -30,6 +30,7 @@ from broker.core.message import DURABLE, UNIQUE, Run
 from broker.core.records import MetaRecord, RunRecord
 from broker.core.spans import spans_of
 
+from ..dispatch.attach import drowsy, wake_some
 from ..dispatch.settle import become, check_settle
 from ..messages.runs import copy
 from ..queue.queue import Queue
@@ -74,6 +75,9 @@ def much(slot: Slot, command: Prepare | Decide) -> bool:
     known = slot.prepared.get(command.tx)
     if known is None:
         return False
+    # Even one message may be the first for thousands of wildcards.
+    if known.publishes and drowsy(slot):
+        return True
     return len(known.publishes) + sum([1 + len(claim.messages) // 10 for claim in known.claims]) > PIECE
 
 
@@ -299,6 +303,8 @@ def _publishing(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -> It
             continue
         if turn.work > most:  # one may wake dozens of wildcards
             most = turn.work + turn.most
+            yield
+        while drowsy(slot) and wake_some(slot, each, turn):
             yield
         try:
             publish(slot, each, turn, checked=True)

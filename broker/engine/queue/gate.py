@@ -3,6 +3,8 @@
     entries   runs that wait
     pages     those of them that will go to the page index
     nbytes    of the others: bytes that will stay in memory
+    messages, paged_bytes   of all that wait, and of those that go to the index: what the books of limits count, so that
+                            nobody need walk over `Slot.pending` for that
 
 Rule: what has come in goes out once, by the same way (`paged`), or the bound of the queue in memory is wrong for good.
 """
@@ -18,36 +20,42 @@ Rule: what has come in goes out once, by the same way (`paged`), or the bound of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker.core.message import Run
 
 
 class CommitGate:
     """Of one queue."""
 
-    __slots__ = ("entries", "nbytes", "pages")
+    __slots__ = ("entries", "messages", "nbytes", "paged_bytes", "pages")
 
     def __init__(self) -> None:
-        self.entries = self.nbytes = self.pages = 0
+        self.entries = self.nbytes = self.pages = self.messages = self.paged_bytes = 0
 
     def wait(self, run: Run, paged: bool) -> None:
         """The run waits; what it waits for is in `Slot.pending`."""
         self.entries += 1
+        self.messages += len(run.records)
         if paged:
             # While any of these wait, the queue goes on paging though its index is empty: they will stand there
             # (PageStore.drop, `more`).
             self.pages += 1
+            self.paged_bytes += run.nbytes
         else:
             self.nbytes += run.nbytes
 
-    def wait_for_pages(self, runs: int) -> None:
+    def wait_for_pages(self, runs: Sequence[Run]) -> None:
         """Runs that were in memory wait to become positions."""
-        self.entries += runs
-        self.pages += runs
+        for run in runs:
+            self.wait(run, paged=True)
 
     def release(self, run: Run, paged: bool) -> None:
         """The log has it."""
         self.entries -= 1
+        self.messages -= len(run.records)
         if paged:
             self.pages -= 1
+            self.paged_bytes -= run.nbytes
         else:
             self.nbytes -= run.nbytes

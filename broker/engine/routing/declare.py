@@ -79,14 +79,12 @@ class Reshaping:
         while addresses and most > 0:
             _address(slot, addresses.popleft(), self._anew)
             most -= 1
-        # By the piece: what is on its way changes between two of them.
-        entering = limits.entering_of(slot) if self._anew and queues and most > 0 and slot.booked else {}
         while queues and most > 0:
             queue = slot.queues.get(queues.popleft())
             if queue is not None:
                 if self._anew:
                     _renewed(slot, queue)
-                    most -= limits.recount(slot, queue, entering)
+                    most -= limits.recount(slot, queue)
                 _declared(slot, queue, turn)
             most -= 1
         while wanted and most > 0:

@@ -243,7 +243,7 @@ def bound(slot: Slot, address: Address) -> None:
         slot.booked_by(True)
 
 
-def recount(slot: Slot, queue: Queue, entering: Entering) -> int:
+def recount(slot: Slot, queue: Queue) -> int:
     """Its address may have a limit that it had not, or have none any more. What that costs, in queues that are looked
     at."""
     address = slot.addresses.get(queue.address)
@@ -253,7 +253,7 @@ def recount(slot: Slot, queue: Queue, entering: Entering) -> int:
     elif queue.book is None or queue.book.stock is not stock:
         # A book that is there is right: it has been told of all that came and went.
         queue.open_book(stock)
-        return _count(queue, entering)
+        return _count(queue)
     return 0
 
 
@@ -277,31 +277,20 @@ def recounting(slot: Slot, most: int) -> Iterator[None]:
             yield
     if not slot.booked:
         return
-    entering, left = entering_of(slot), most
+    left = most
     for queue in slot.queues.values():
         queue.close_book()
-        left -= 1 + recount(slot, queue, entering)
+        left -= 1 + recount(slot, queue)
         if left <= 0:
             left = most
             yield
 
 
-Entering = dict[Queue, list[Run]]
-"""What waits for commits, on its way into a queue."""
 _HELD: Final = 4000
 """Messages with consumers of one queue that are looked at: 1 ms. With more of them their bytes are an estimate."""
 
 
-def entering_of(slot: Slot) -> Entering:
-    """That of all queues."""
-    found: Entering = {}
-    for waiting in slot.pending:
-        for queue, run, _ in waiting.entries:
-            found.setdefault(queue, []).append(run)
-    return found
-
-
-def _count(queue: Queue, entering: Entering) -> int:
+def _count(queue: Queue) -> int:
     """All that is in it."""
     book = queue.book
     assert book is not None
@@ -311,7 +300,8 @@ def _count(queue: Queue, entering: Entering) -> int:
         # Of more than are looked at the others are taken to be as large.
         most = seen if seen < _HELD else max(queue.delivering, seen)
         book.change(most, nbytes * most // seen if seen else 0)
-    runs = [*entering.get(queue, ()), *queue.returned]
+    gate, runs = queue.gate, queue.returned
+    book.change(gate.messages, gate.nbytes + gate.paged_bytes)
     book.change(sum([len(run.records) for run in runs]), sum([run.nbytes for run in runs]))
     book.change(queue.count + queue.pages.count, queue.nbytes + queue.pages.nbytes)
     if queue.kind is not None and queue.kind.last_value is not None:

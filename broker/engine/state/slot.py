@@ -317,7 +317,7 @@ class Slot:
 
     def hold_front(self, queue: Queue, runs: Sequence[Run], turn: Turn) -> None:
         """Runs that were in the queue enter the front of its index when what this turn writes is durable."""
-        queue.gate.wait_for_pages(len(runs))
+        queue.gate.wait_for_pages(runs)
         self.pending.append(Held(turn.number, entries=[(queue, run, True) for run in runs], front=True))
 
     def hold_due(self, queue: Queue, turn: Turn) -> None:

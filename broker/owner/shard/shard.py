@@ -164,9 +164,11 @@ class Shard:
         busy = self._in_turn or self._large is not None or self._idle is not None or self.stopped
         return not (waits or short or busy)
 
-    def waiting(self) -> Iterator[Command]:
-        """What has been submitted and not been carried out, in its order."""
-        return chain(self._deferred.waiting, self._inbox)
+    def waiting(self, after: int = 0) -> Iterator[Command]:
+        """What has been submitted and not been carried out, in its order, behind so many."""
+        deferred = self._deferred.waiting
+        # Cut, not passed over: whoever asks again and again would look at all of it each time.
+        return chain(deferred[after:], self._inbox[max(after - len(deferred), 0) :])
 
     @property
     def congested(self) -> bool:

@@ -15,7 +15,8 @@ owners as well is handed to `Crossing`. Must not know the journal's or the netwo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker.core.address import Routing
@@ -58,6 +59,7 @@ class Engines(Protocol):
     def journal(self) -> Room: ...
     def engine(self, slot: int) -> Engine: ...
     def flush(self, engine: Engine, turn: Turn) -> None: ...
+    def in_turn(self, slot: int, step: Callable[[Engine, Turn], Iterator[None] | None]) -> None: ...
 
 
 def large(command: Transact) -> bool:
@@ -158,6 +160,10 @@ def _move(shard: Engines, item: Move, turn: Turn, reached: Touched) -> None:
     source, target = shard.engine(item.slot), shard.engine(slot)
     group = turn.part()
     publish = Publish(slot, 0, 0, item.address, item.routing, item.run, item.to, item.create)
+    # The first message for thousands of wildcards: they get their queues some at a time, and it waits where it is.
+    if target.drowsy and target.wake_some(publish, turn):
+        shard.in_turn(item.slot, partial(_when_awake, target, publish, item))
+        return
     # A target that does not take it at all: it is settled all the same, and said in the log, or it would expire or
     # fail again in every turn.
     if _taken(target, publish, item):
@@ -165,6 +171,12 @@ def _move(shard: Engines, item: Move, turn: Turn, reached: Touched) -> None:
     source.moved(item, group)
     merge(group, turn)
     reached[source] = reached[target] = None
+
+
+def _when_awake(target: Engine, publish: Publish, item: Move, led: Engine, turn: Turn) -> Iterator[None]:
+    while target.wake_some(publish, turn):
+        yield
+    turn.moves.append(item)
 
 
 def _taken(target: Engine, publish: Publish, item: Move) -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.core.commands import Publish, Subscribe
+from broker.core.commands import Publish, Subscribe, Unsubscribe
+from broker.core.ids import slots_of
 from broker.core.reasons import Reason
-from broker.edge.requests import live_changes
+from broker.edge.requests import growing, live_changes
 from broker.edge.requests.live_changes import END, FEW, PIECE
 
 from .bench import Bench
@@ -163,6 +164,32 @@ async def test_subscriptions_grow_some_at_a_time_and_messages_follow_only_then(m
         turns.next()
         most, before = max(most, len(world.port.commands) - before), len(world.port.commands)
     assert len(world.port.commands) == 2 * MANY and most <= PIECE and deadlines
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_one_subscription_that_gets_many_parts_gets_them_some_at_a_time(ends):
+    """All in one step, 256 for each address of a composite destination. One that ends meanwhile gets no more."""
+    world = Growing()
+    turns = Turns(world)
+    session, wire = world.session()
+    session.receive(SUBSCRIBE % (1, b"q"))
+    world.port.commands.clear()
+    world.edge.configure(grown(250))
+    before, most = 0, len(world.port.commands)
+    if ends:
+        session.receive(b"UNSUBSCRIBE\nid:1\n\n\0")
+    while turns.waiting:
+        before = len(world.port.commands)
+        turns.next()
+        most = max(most, len(world.port.commands) - before)
+    begun = [each.consumer for each in world.port.commands if isinstance(each, Subscribe)]
+    ended = {each.consumer for each in world.port.commands if isinstance(each, Unsubscribe)}
+    parts = len(slots_of("q", 250)) - 1
+    if ends:
+        assert 0 < len(begun) < parts and set(begun) < ended
+    else:
+        assert len(begun) == parts > 2 * PIECE / 3 and most <= PIECE / 2 + growing.PIECE and not ended
+    assert wire.closed is None
 
 
 async def test_all_are_cut_off_before_that_is_told():

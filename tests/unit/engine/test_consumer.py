@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import time
+
 import pytest
 
-from broker.core.commands import Settle
+from broker.core.commands import Settle, Subscribe
+from broker.engine.consumers.consumer import Consumer
 
 from .world import (
+    ANYCAST,
     AUTO,
     CLIENT,
     INDIVIDUAL,
@@ -14,6 +19,7 @@ from .world import (
     again,
     bodies,
     ids,
+    run_of,
 )
 
 
@@ -51,3 +57,24 @@ def test_what_it_will_hold_when_what_has_been_sent_is_carried_out(ack, settled, 
     coming = [Settle(7, 1, 0, 1, [given[i] for i in each]) for each in settled]
     assert world.engine.held(1, [*coming, Settle(7, 1, 0, 2, given)]) == [given[i] for i in left]
     assert world.engine.held(1, []) == held and world.engine.held(9, []) == []
+
+
+@pytest.mark.parametrize("ack", [CLIENT, INDIVIDUAL])
+def test_however_much_waits_its_ledger_is_walked_over_once(ack):
+    """For each command that waits it was, 1,500 times 100,000 ids while everybody else waited. In one pass or one after
+    the other, it comes to the same."""
+    draw = random.Random(5)
+    consumer = Consumer(Subscribe(7, 1, 0, 1, "q", ANYCAST, ack), 1)
+    consumer.adopt(dict.fromkeys(range(200), run_of(b"x")), False)
+    for _ in range(200):
+        coming = [set(draw.sample(range(250), draw.randrange(4))) for _ in range(draw.randrange(6))]
+        left = list(range(200))
+        for each in coming:
+            last = max((at for at, i in enumerate(left, 1) if i in each), default=0)
+            left = [i for i in left if i not in each] if ack is INDIVIDUAL else left[last:]
+        assert consumer.left(coming) == left
+    many = range(50_000)
+    consumer.adopt(dict.fromkeys(many, run_of(b"x")), False)
+    began = time.process_time()
+    assert consumer.left([[i] for i in range(300)]) == list(many[300:])
+    assert time.process_time() - began < 0.2

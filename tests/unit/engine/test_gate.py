@@ -14,9 +14,10 @@ def test_what_waits_for_the_log_goes_out_by_the_way_it_came():
     gate = CommitGate()
     gate.wait(run(1, 2), paged=False)
     gate.wait(run(3), paged=True)
-    gate.wait_for_pages(2)
+    gate.wait_for_pages([run(0), run(1, 4)])
     assert (gate.entries, gate.nbytes, gate.pages) == (4, 20, 3)
+    assert (gate.messages, gate.paged_bytes) == (8, 60)
     gate.release(run(1, 2), paged=False)
-    for n in range(3):
-        gate.release(run(n), paged=True)
-    assert (gate.entries, gate.nbytes, gate.pages) == (0, 0, 0)
+    for left in (run(3), run(0), run(1, 4)):
+        gate.release(left, paged=True)
+    assert (gate.entries, gate.nbytes, gate.pages, gate.messages, gate.paged_bytes) == (0, 0, 0, 0, 0)

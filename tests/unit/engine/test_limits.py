@@ -274,7 +274,7 @@ def test_the_books_of_a_slot_are_made_some_queues_a_turn(monkeypatch: pytest.Mon
         world.publish(f"q{n}", b"body")
     counted = []
     real = limits._count
-    monkeypatch.setattr(limits, "_count", lambda queue, entering: counted.append(queue) or real(queue, entering))
+    monkeypatch.setattr(limits, "_count", lambda queue: counted.append(queue) or real(queue))
     world.settings = replace(
         world.settings, address=replace(world.settings.address, full_policy="FAIL", max_size_messages=2)
     )
@@ -293,6 +293,29 @@ def test_the_books_of_a_slot_are_made_some_queues_a_turn(monkeypatch: pytest.Mon
     # From one limit to another nothing is counted: the books are right.
     reshape(world, 10, max_size_messages=100)
     assert len(counted) == 100 and refused(world.publish("q99", b"more", seq=5)) == []
+
+
+@pytest.mark.parametrize("memory", [1 << 20, 30])
+def test_a_queue_is_counted_with_what_waits_for_the_log_and_nothing_is_walked_over_for_that(memory):
+    """What waits is as much as a slow disk lets gather: a walk over it for each piece of a change of settings was as
+    long as clients had made it."""
+    world = World(auto_commit=False, auto_delete=False, queue_memory_bytes=memory)
+    for _ in range(10):
+        world.publish("q", b"twelve bytes", durable=True)
+    walked = []
+
+    class Watched(type(world.engine.pending)):
+        def __iter__(self):
+            walked.append(1)
+            return super().__iter__()
+
+    pending, world.engine._slot.pending = world.engine.pending, Watched(world.engine.pending)
+    reshape(world, 10, full_policy="FAIL", max_size_messages=100)
+    assert stock(world) == (10, 120) and not walked
+    world.engine._slot.pending = pending
+    world.commit()
+    world.settle_down()
+    assert stock(world) == (10, 120)
 
 
 def test_settings_that_change_in_the_middle_of_a_change_of_settings():

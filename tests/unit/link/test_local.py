@@ -39,8 +39,8 @@ class Shard:
     def at_once(self, command: Publish) -> bool:
         return not self.inbox
 
-    def waiting(self) -> list[Command]:
-        return self.inbox
+    def waiting(self, after: int = 0) -> list[Command]:
+        return self.inbox[after:]
 
     def turn(self) -> None:
         self.inbox = []

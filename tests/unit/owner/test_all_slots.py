@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.config.settings import Settings
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import (
     UNLIMITED,
+    Decide,
     DisconnectAll,
+    Prepare,
     Publish,
     Settle,
     Subscribe,
@@ -21,6 +25,7 @@ from broker.core.errors import Code
 from broker.core.ids import slot_of
 from broker.engine.dispatch.attach import WOKEN
 from broker.owner.shard.portions import WORK
+from tests.harness.queues import stats
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of
@@ -31,9 +36,9 @@ MANY = 500
 class Owner:
     """A shard that is turned until nobody has anything to do."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings | None = None) -> None:
         self.effects: list = []
-        self.machine = Machine(SimDisk(1), HandClock(), Settings(), self)
+        self.machine = Machine(SimDisk(1), HandClock(), settings or Settings(), self)
         self.shard = self.machine.shard
 
     def on_effects(self, effects) -> None:
@@ -163,6 +168,48 @@ def test_a_transaction_to_many_addresses_wakes_some_a_turn(others: int) -> None:
     assert max(made) <= WORK + WOKEN
     assert len(delivered(owner.effects)) == 200 * (WOKEN - 1)
     assert [effect.seq for effect in owner.effects if isinstance(effect, Done)] == [5]
+
+
+def test_the_first_message_out_of_a_decision_wakes_some_a_piece() -> None:
+    """A transaction over several slots: whoever committed one had thousands of queues made in one step."""
+    owner, slot = Owner(), slot_of("w.x")
+    owner.ask(*[subscribe(n, "w.#") for n in range(1, MANY + 1)], Prepare(slot, 9, 4, "tx", 1, [publish("w.x")]))
+    owner.effects = []
+    owner.shard.submit([Decide(slot, 9, 5, "tx", True)])
+    made, before = [], 0
+    while owner.machine.turn() or owner.machine.busy():
+        made.append(owner.consumers() - before)
+        before = owner.consumers()
+        for io in owner.machine.busy():
+            io.run_one()
+    assert max(made) <= WOKEN and sum(made) == MANY
+    assert sorted(delivered(owner.effects)) == [n * 256 + slot for n in range(1, MANY + 1)]
+    assert [effect.seq for effect in owner.effects if isinstance(effect, Done)] == [5]
+
+
+def test_a_dead_letter_that_is_the_first_message_for_many_wakes_some_a_turn() -> None:
+    """… and so had whoever gave one message back for good."""
+    address = replace(Settings().engine.address, dead_letter_address="w.x", default_routing="MULTICAST")
+    owner = Owner(replace(Settings(), engine=replace(Settings().engine, address=address)))
+    there, slot = slot_of("q"), slot_of("w.x")
+    owner.ask(
+        *[subscribe(n, "w.#") for n in range(1, MANY + 1)],
+        Subscribe(there, 9, 0, 7, "q", Routing.ANYCAST, AckMode.INDIVIDUAL, room=UNLIMITED, credit_messages=10),
+    )
+    sent = owner.ask(Publish(there, 9, 0, "q", Routing.ANYCAST, run_of(b"x", b"y", durable=True)))
+    ids = [i for effect in sent if isinstance(effect, Deliver) for i in effect.run.ids]
+    owner.effects = []
+    owner.shard.submit([Settle(there, 9, 5, 7, ids, Outcome.REJECT)])
+    made, before = [], owner.consumers()
+    while owner.machine.turn() or owner.machine.busy():
+        made.append(owner.consumers() - before)
+        before = owner.consumers()
+        for io in owner.machine.busy():
+            io.run_one()
+    assert max(made) <= WOKEN and sum(made) == MANY
+    got = [e.consumer for e in owner.effects if isinstance(e, Deliver) for _ in e.run.ids]
+    assert sorted(got) == sorted(2 * [n * 256 + slot for n in range(1, MANY + 1)])
+    assert stats(owner.shard.engines[there])[0]["ready"] == 0
 
 
 def test_of_many_that_sleep_one_who_goes_meanwhile_is_not_woken() -> None:
