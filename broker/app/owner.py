@@ -49,7 +49,7 @@ from broker.owner.shard.small_state import Keeper
 from broker.owner.shard.views import Views, busy_addresses
 from broker.owner.slots.slot_lifecycle import Node
 from broker.owner.slots.slot_status import Standing
-from broker.owner.slots.standby import Shadow
+from broker.owner.slots.standby import Standby
 from broker.owner.transactions.coordinator import RETRY_S, Coordinator
 from broker.rpc.server import GrpcServer
 from broker.seams.clock import SteadyClock
@@ -282,7 +282,7 @@ class OwnerProcess(ClusterProcess):
         self.followers.start(
             FollowerHome(
                 durable=self.shard.durable,
-                new_shadow=lambda slot: Shadow(self.shard.new_engine(slot)),
+                new_shadow=lambda slot: Standby(self.shard.new_engine(slot)),
                 deposed=self.node.deposed,
                 lost=self._lost,
                 released=self.node.released,

@@ -93,7 +93,7 @@ class Resumed:
         self.behind = behind
 
 
-class Crowd:
+class AddressBlocked:
     """An address has reached its limit and its policy is BLOCK. full: what `session` sends there from now on waits at
     the edge, without a RECEIPT; not full: it may go on. What was on its way is taken all the same.
 
@@ -233,4 +233,4 @@ class Turn:
         return Turn(self.now, self.number, self.may, self.ahead, self.most)
 
 
-Effect = Deliver | Done | Refused | ConsumerClosed | BrowseEnd | Resumed | Crowd
+Effect = Deliver | Done | Refused | ConsumerClosed | BrowseEnd | Resumed | AddressBlocked

@@ -1,7 +1,8 @@
 """What one acknowledgement covers of what a client was handed and has not settled.
 
-Rule: a ledger is a dict in the order of delivery, whatever its values are; engine (Consumer) and edge (Mirrored) must
-come to the same answer for the same deliveries, or an edge would claim of a new leader what the old one has settled.
+Rule: a ledger is a dict in the order of delivery, whatever its values are. Engine (Consumer) and edge
+(ReplayedConsumer) must come to the same answer for the same deliveries, or an edge would claim of a new leader what
+the old one has settled.
 """
 
 # Example. Delivered in this order: 3, 5 and 4; 4 had been with somebody else before. In mode `client` 5 covers 3 and 5,

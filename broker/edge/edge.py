@@ -15,7 +15,7 @@ from broker.config.ports import all_acceptors
 from broker.config.settings import EngineSettings, Settings
 from broker.core.certificates import Issued
 from broker.core.commands import BLOCK, Command
-from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
+from broker.core.effects import AddressBlocked, BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
 from broker.core.management import Manage
 from broker.core.memory import Memory
@@ -49,7 +49,7 @@ from .session.parts import Eases, Faulty, Flushes, OpenConnection, ReadingHalf
 from .session.session import Session
 from .subscriptions.rate_limits import make_rates
 from .subscriptions.subscription import SlotSubscription
-from .subscriptions.wildcard_subscription import Everywhere, block
+from .subscriptions.wildcard_subscription import WildcardSubscription, block
 from .transport.channel import Channel
 from .transport.connection_memory import Holding
 from .transport.draining import Shedding
@@ -118,7 +118,7 @@ class Edge:
         self.consumers: dict[int, SlotSubscription] = {}
         self.digits: dict[int, int] = {}
         """Slot → of the numbers of its messages, as last seen here (Subscription.overhead)."""
-        self.wildcards: dict[int, Everywhere] = {}
+        self.wildcards: dict[int, WildcardSubscription] = {}
         """By their block of consumer numbers; those of their parts that have had a message are in `consumers`."""
         self._others: Callable[[Effect], None] | None = None
         """Who else asks owners in this process: hears what is for no session of ours."""
@@ -470,7 +470,7 @@ class Edge:
     def _fault(self, effect: Effect) -> None:
         """A session could not take an effect. That is its end alone: the owner who calls us must not notice."""
         session: Faulty | None
-        if isinstance(effect, Done | Refused | Crowd):
+        if isinstance(effect, Done | Refused | AddressBlocked):
             session = self.sessions.get(effect.session)
         else:
             sub = self._consumer_of(effect.consumer)
@@ -489,7 +489,7 @@ class Edge:
             elif self._others is not None:
                 self._others(effect)
             return
-        if isinstance(effect, Crowd):
+        if isinstance(effect, AddressBlocked):
             session = self.sessions.get(effect.session)
             if session is not None and not session.closed:
                 session.crowded(effect.slot, effect.address, effect.full, effect.passing)

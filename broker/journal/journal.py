@@ -36,7 +36,7 @@ from .log.appender import Batch as Batch
 from .log.items import Member, lsns_of
 from .log.keeping import BlobGuard
 from .log.lineage import Lineage
-from .log.live_index import Books
+from .log.live_index import LiveIndex
 from .log.marks import ArchiveMarks
 from .log.reader import Reader
 from .log.store import Store, read_all, write_all
@@ -71,7 +71,7 @@ class Journal:
 
     def __init__(self, store: Store, tail_bytes: int = 0) -> None:
         self._store = store
-        self._books = Books()
+        self._books = LiveIndex()
         self._appender = Appender(self._books, store.disk_id, store.settings.segment_bytes, tail_bytes)
         self._logs = self._appender.logs
         self._replica = Replica(self._appender)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from broker.seams.clock import SystemClock
 from broker.seams.memory import hand_back
 
-from .etcd.etcd_reconciler import Keyed
+from .etcd.etcd_reconciler import EtcdReconciler
 from .kube.applying import Applier, owner_of
 from .kube.bundles import LABEL, Bundles
 from .kube.costs import COSTS, Costs
@@ -31,7 +31,7 @@ from .workloads.workloads import Workloads
 from .world import counts
 from .world.connecting import Connections
 from .world.ownership import LOOK_S, Ownership
-from .world.resource_cache import World, slim
+from .world.resource_cache import ResourceCache, slim
 from .world.rounds import Rounds
 from .world.statuses import Statuses
 from .world.traffic import Traffic
@@ -70,7 +70,7 @@ class Operator:
         self.options = options
         self.clock = SystemClock()
         self.queue = WorkQueue(self._work)
-        self.world = World(self.queue.add)
+        self.world = ResourceCache(self.queue.add)
         self.events = Events(kube, self.clock)
         self.statuses = Statuses(kube, self.world, self.events)
         self.applier = Applier(kube)
@@ -78,7 +78,7 @@ class Operator:
         self.ownership = Ownership(kube, self.world, self.events, self.clock, options.lease)
         self.traffic = Traffic()
         self.rounds = Rounds(self.world, self.traffic, self.queue.add, self.clock)
-        self.keyed = Keyed(self.world, kube, self.statuses, self.events, self.clock, self.traffic)
+        self.keyed = EtcdReconciler(self.world, kube, self.statuses, self.events, self.clock, self.traffic)
         self.bundles = Bundles(kube, self.events, self.world.resources, options.bundles)
         self.costs = Costs(kube, self.clock)
         self.workloads: Workloads | None = None

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_operator.etcd.etcd_reconciler import Keyed
+from broker_operator.etcd.etcd_reconciler import EtcdReconciler
 from broker_operator.kube.applying import Applier
 from broker_operator.kube.kube import KubeError
 from broker_operator.spec.model import Resource
 from broker_operator.workloads.owners import Versions
 from broker_operator.workloads.workloads import Workloads
-from broker_operator.world.resource_cache import World
+from broker_operator.world.resource_cache import ResourceCache
 
 from broker.seams.clock import SystemClock
 
@@ -85,12 +85,12 @@ class Bench:
     def __init__(self) -> None:
         self.server = Refusing()
         self.statuses = Statuses()
-        self.world = World(lambda id: None)
+        self.world = ResourceCache(lambda id: None)
         clock = self.clock = Later()
         self.workloads = Workloads(
             self.world, self.server, self.statuses, None, Applier(self.server), self.server.live, Versions(), "", clock
         )
-        self.keyed = Keyed(self.world, self.server, self.statuses, None, clock)
+        self.keyed = EtcdReconciler(self.world, self.server, self.statuses, None, clock)
 
     def put(self, kind: str, **spec: Any) -> Resource:
         """The resource of this kind, there or changed."""

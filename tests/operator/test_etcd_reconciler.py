@@ -8,11 +8,11 @@ import threading
 from base64 import b64encode
 
 from broker_operator.etcd import passcodes
-from broker_operator.etcd.etcd_reconciler import Keyed, Raced
+from broker_operator.etcd.etcd_reconciler import EtcdReconciler, Raced
 from broker_operator.spec.model import Resource
 from broker_operator.spec.names import BROKER, USER
 from broker_operator.world.cluster import Cluster
-from broker_operator.world.resource_cache import World
+from broker_operator.world.resource_cache import ResourceCache
 
 from broker.config.settings import EtcdSettings
 from broker.seams.clock import SystemClock
@@ -34,7 +34,7 @@ class Telling:
 
 async def test_a_passcode_that_somebody_sets_while_ours_is_looked_at_is_a_drift(monkeypatch):
     """A hash takes 40 ms in a thread of its own. What was set in them had been replaced without a word."""
-    server, world, events = Refusing(), World(lambda id: None), Telling()
+    server, world, events = Refusing(), ResourceCache(lambda id: None), Telling()
     server.secrets["ada"] = {
         "metadata": {"uid": "1", "resourceVersion": "1"}, "data": {"password": b64encode(b"ours").decode()}
     }  # fmt: skip
@@ -46,7 +46,7 @@ async def test_a_passcode_that_somebody_sets_while_ours_is_looked_at_is_a_drift(
     )
     world.clusters[broker.id] = cluster
     cluster.start()
-    keyed = Keyed(world, server, Statuses(), events, SystemClock())
+    keyed = EtcdReconciler(world, server, Statuses(), events, SystemClock())
     try:
         await eventually(lambda: cluster.known)
         await keyed.user(user)

@@ -10,7 +10,7 @@ from broker_operator.kube.kube import KubeError
 from broker_operator.spec import names
 from broker_operator.spec.names import ADDRESS, BROKER, Id
 from broker_operator.world.ownership import GONE_S, Ownership
-from broker_operator.world.resource_cache import World
+from broker_operator.world.resource_cache import ResourceCache
 
 from .builders import raw
 
@@ -58,12 +58,12 @@ class Server:
 def setting():
     clock = Clock()
     server = Server(clock)
-    world = World(lambda id: None)
+    world = ResourceCache(lambda id: None)
     events = Events(server, clock)  # type: ignore[arg-type]
     return server, world, Ownership(server, world, events, clock, ME)  # type: ignore[arg-type]
 
 
-def broker(world: World, operator: str = "") -> Any:
+def broker(world: ResourceCache, operator: str = "") -> Any:
     body = raw(BROKER)
     if operator:
         body["metadata"]["annotations"] = {names.OPERATOR: operator}

@@ -11,7 +11,7 @@ from broker_operator.spec.model import Resource
 from broker_operator.spec.names import BROKER
 from broker_operator.workloads.workloads import _limit
 from broker_operator.world.cluster import Cluster
-from broker_operator.world.resource_cache import World
+from broker_operator.world.resource_cache import ResourceCache
 
 from broker.config.settings import EtcdSettings
 from broker.core.errors import ConfigError
@@ -67,6 +67,6 @@ async def test_what_owners_and_edges_would_not_take_is_refused(cluster):
 
 
 def test_they_are_not_swept_while_their_broker_is_there():
-    world = World(lambda id: None)
+    world = ResourceCache(lambda id: None)
     own = world.put(raw(BROKER))
     assert own is not None and own.uid in world.living(own.id)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from broker_operator.spec.names import ADDRESS
 from broker_operator.world.entries import conflict
-from broker_operator.world.resource_cache import World
+from broker_operator.world.resource_cache import ResourceCache
 
 from .builders import raw
 
 
 def test_the_oldest_has_a_key():
-    world = World(lambda id: None)
+    world = ResourceCache(lambda id: None)
     old = raw(ADDRESS, "old", created="2026-01-01T00:00:00Z")
     new = raw(ADDRESS, "new", created="2026-01-02T00:00:00Z")
     for one in (new, old):
@@ -27,7 +27,7 @@ def test_the_oldest_has_a_key():
 
 def test_who_shares_a_claim_is_looked_at_again():
     again = []
-    world = World(again.append)
+    world = ResourceCache(again.append)
     one, two = raw(ADDRESS, "one"), raw(ADDRESS, "two")
     world.put(one)
     assert again == []
@@ -38,7 +38,7 @@ def test_who_shares_a_claim_is_looked_at_again():
 
 
 def test_an_older_version_of_a_resource_is_not_taken():
-    world = World(lambda id: None)
+    world = ResourceCache(lambda id: None)
     one = raw(ADDRESS, "one")
     version = str(int(one["metadata"]["resourceVersion"]) + 1)
     newer = {**one, "metadata": {**one["metadata"], "resourceVersion": version}}

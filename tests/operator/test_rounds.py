@@ -10,7 +10,7 @@ import pytest
 from broker_operator.spec.names import ADDRESS, BROKER, Id
 from broker_operator.world import rounds
 from broker_operator.world.asking import NoAnswer
-from broker_operator.world.resource_cache import World
+from broker_operator.world.resource_cache import ResourceCache
 from broker_operator.world.rounds import Rounds
 from broker_operator.world.traffic import Busy, Traffic
 
@@ -43,7 +43,7 @@ class Asked:
 def site(monkeypatch) -> tuple[Rounds, Asked, list[Id], Traffic]:
     monkeypatch.setattr(rounds, "ROUND_S", 0.1)
     monkeypatch.setattr(rounds, "RATE", 100.0)
-    world, traffic, looked = World(lambda id: None), Traffic(), []
+    world, traffic, looked = ResourceCache(lambda id: None), Traffic(), []
     world.put(raw(BROKER))
     for name, spec in (("q", {"name": "q"}), ("p", {"name": "", "match": "x.#"}), ("f", {"name": "q::c"})):
         world.put({**raw(ADDRESS, name, **spec), "status": ACCEPTED})

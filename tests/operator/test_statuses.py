@@ -8,7 +8,7 @@ from broker_operator.kube.events import Events
 from broker_operator.kube.kube import KubeError
 from broker_operator.spec.model import Resource
 from broker_operator.spec.names import PAUSED, USER
-from broker_operator.world.resource_cache import World
+from broker_operator.world.resource_cache import ResourceCache
 from broker_operator.world.statuses import Statuses
 
 from broker.seams.clock import SystemClock
@@ -35,8 +35,8 @@ class Server:
         return self.held
 
 
-def site() -> tuple[Server, World, Statuses, Resource]:
-    server, world = Server(raw(USER)), World(lambda id: None)
+def site() -> tuple[Server, ResourceCache, Statuses, Resource]:
+    server, world = Server(raw(USER)), ResourceCache(lambda id: None)
     read = world.put(server.held)
     assert read is not None
     return server, world, Statuses(server, world, Events(server, SystemClock())), read  # type: ignore[arg-type]

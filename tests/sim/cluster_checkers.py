@@ -149,7 +149,7 @@ class Holder:
         self.withheld = 0
         """Bytes of what its edge keeps back."""
         self.fan: Any = None
-        """The Fan that it is a part of, if it is one."""
+        """The SplitSubscription that it is a part of, if it is one."""
         self.ended = self.doubtful = False
         self.given_up = 0
         self.fresh: dict[object, int] = {}

@@ -23,7 +23,7 @@ from broker.link.owner_port import OwnerPort
 from tests.sim.checker import Violation
 from tests.sim.cluster_bodies import Receiving, Sending
 from tests.sim.cluster_checkers import DEAD, OFTEN, Claim, Copy, Group, Holder, Message
-from tests.sim.cluster_fans import Fan
+from tests.sim.cluster_fans import SplitSubscription
 from tests.sim.cluster_watchers import SESSIONS, Watched, Watcher, Watching
 from tests.sim.cluster_work import TOPICS, Workload
 
@@ -348,7 +348,7 @@ class Clients:
         if queue in work.bound:
             work.taken[queue] = parts[0]
         if len(parts) > 1:
-            Fan(parts, window, self.receive)
+            SplitSubscription(parts, window, self.receive)
         for holder in parts:
             holder.overhead, holder.room, holder.window = overhead, room, window
             session.holders.append(holder)

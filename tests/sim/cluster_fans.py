@@ -20,7 +20,7 @@ from tests.sim.cluster_checkers import Holder
 Part = tuple[Holder, list[int]]
 
 
-class Fan:
+class SplitSubscription:
     """One subscription.    window: messages its client may hold unacknowledged; each part is offered as many.
     got: told of what the client begins to receive.    edge, outbox: a session's, for the Order."""
 

@@ -22,13 +22,13 @@ from broker.engine.state.slot import Slot
 from broker.journal.bodies.blobs import BlobWriter
 from broker.journal.replica.seeds import SeedReader
 from broker.link.codec import command_codec
-from broker.link.edge_side.consumer_replay import Mirrored
+from broker.link.edge_side.consumer_replay import ReplayedConsumer
 from broker.link.edge_side.slot_channel import SlotChannel
 from broker.link.owner_side.attach_barrier import Anteroom
 from broker.link.owner_side.edge_peer import EdgePeer
 from broker.link.owner_side.link_server import LinkServer
 from broker.owner.replication.follower import Followers
-from broker.owner.replication.isr import Lead
+from broker.owner.replication.isr import LedSlot
 from broker.owner.replication.leader import Leaders
 from broker.owner.shard.shard import Shard
 from tests.sim.cluster_full import ClusterHistory
@@ -86,25 +86,25 @@ def test_replays_are_not_recognised(monkeypatch):
 
 
 def test_a_consumer_comes_back_without_what_it_holds(monkeypatch):
-    original = Mirrored.again
+    original = ReplayedConsumer.again
 
     def again(self, seq):
         command = original(self, seq)
         command.resume.held = []
         return command
 
-    monkeypatch.setattr(Mirrored, "again", again)
+    monkeypatch.setattr(ReplayedConsumer, "again", again)
     assert found_by("holds it", "not held") is not None
 
 
 def test_a_leader_goes_on_below_min_in_sync(monkeypatch):
-    original = Lead.__init__
+    original = LedSlot.__init__
 
     def init(self, *args):
         original(self, *args)
         self.min_in_sync = 1
 
-    monkeypatch.setattr(Lead, "__init__", init)
+    monkeypatch.setattr(LedSlot, "__init__", init)
     assert found_by("disks only") is not None
 
 

@@ -7,7 +7,7 @@ from broker.journal.compaction.compaction import Compactor
 from broker.journal.journal import Journal
 from broker.journal.log import format as f
 from broker.journal.log.appender import Appender
-from broker.journal.log.live_index import Books
+from broker.journal.log.live_index import LiveIndex
 from broker.journal.log.reader import Moved
 from broker.journal.log.store import Store
 from tests.sim.journal_world import World
@@ -98,7 +98,7 @@ def test_compaction_drops_a_message(monkeypatch):
         first, _, _, _, count, *_ = f.RUN_FIXED.unpack_from(data, at)
         if first % 5 == 0:
             for queue in self._queues(data, at, flags):
-                Books.settle(self._books, slot, queue, [(first, first + count - 1)])
+                LiveIndex.settle(self._books, slot, queue, [(first, first + count - 1)])
             return 0
         return original(self, data, at, flags, slot, position, book)
 

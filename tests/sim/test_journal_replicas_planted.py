@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.journal.log import format as f
 from broker.journal.log.appender import Appender
 from broker.journal.log.lineage import SlotLogs
-from broker.journal.log.live_index import Books
+from broker.journal.log.live_index import LiveIndex
 from broker.journal.recovery.recovery import RecoveryScan
 from broker.journal.replica import seeds
 from tests.sim.journal_replicas import World
@@ -56,11 +56,11 @@ def without_seeding(take):
 
 def test_a_copy_sees_later_settles(monkeypatch):
     def live(self, slot):
-        view = Books()
+        view = LiveIndex()
         view.queues = {key: ranges for key, ranges in self.queues.items() if key[0] == slot and ranges}
         return view
 
-    monkeypatch.setattr(Books, "view", live)
+    monkeypatch.setattr(LiveIndex, "view", live)
     assert found_by() is not None
 
 

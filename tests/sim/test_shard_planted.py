@@ -15,9 +15,9 @@ from broker.engine.recovery import slot_restore
 from broker.engine.routing import redelivery
 from broker.engine.state import commit_release
 from broker.engine.state.slot import Slot
-from broker.journal.log.live_index import Books
-from broker.owner.commit.group_commit import Commits
-from broker.owner.commit.release_gate import Gates
+from broker.journal.log.live_index import LiveIndex
+from broker.owner.commit.group_commit import GroupCommit
+from broker.owner.commit.release_gate import ReleaseGate
 from broker.owner.shard import shard as owner_shard
 from broker.owner.transactions import transact
 from tests.sim.shard_history import History
@@ -51,7 +51,7 @@ def test_effects_told_before_the_commit(monkeypatch):
         self._replicas.committed(number)
         self._owner.wake()
 
-    monkeypatch.setattr(Commits, "_write", eager)
+    monkeypatch.setattr(GroupCommit, "_write", eager)
     assert found_by() is not None
 
 
@@ -169,16 +169,16 @@ def test_everything_is_marked_at_a_clean_start(monkeypatch):
 
 
 def test_large_bodies_are_never_removed(monkeypatch):
-    monkeypatch.setattr(Books, "take_idle_blobs", lambda self: self.idle_blobs.clear() or [])
+    monkeypatch.setattr(LiveIndex, "take_idle_blobs", lambda self: self.idle_blobs.clear() or [])
     monkeypatch.setattr("broker.journal.bodies.blobs.BlobStore.remove", lambda *_: None)
     assert "large bodies left" in found_by()
 
 
 def test_large_body_removed_while_somebody_needs_it(monkeypatch):
-    monkeypatch.setattr(Books, "unused_blob", lambda *_: True)
+    monkeypatch.setattr(LiveIndex, "unused_blob", lambda *_: True)
     assert found_by() is not None
 
 
 def test_a_commit_that_never_ends(monkeypatch):
-    monkeypatch.setattr(Gates, "release", lambda self, committed, turn, touched: self._waiting.clear())
+    monkeypatch.setattr(ReleaseGate, "release", lambda self, committed, turn, touched: self._waiting.clear())
     assert found_by() is not None  # "never answered", or "something waits at rest"

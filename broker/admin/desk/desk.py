@@ -16,7 +16,7 @@ from types import TracebackType
 
 from broker.core.address import AckMode, Routing
 from broker.core.commands import UNLIMITED, Command, Disconnect, Grant, Subscribe
-from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
+from broker.core.effects import AddressBlocked, BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 
@@ -41,9 +41,9 @@ class Desk:
 
     def on_effect(self, effect: Effect) -> None:
         """What is for none of the edge's own sessions may be for one of ours."""
-        if isinstance(effect, Done | Refused | Crowd):
+        if isinstance(effect, Done | Refused | AddressBlocked):
             errand = self.errands.get(effect.session)
-            if errand is not None and not isinstance(effect, Crowd):
+            if errand is not None and not isinstance(effect, AddressBlocked):
                 errand.answered(effect)
             return
         feed = self.feeds.get(effect.consumer)

@@ -17,7 +17,7 @@ from broker.core.commands import UNLIMITED, Command, Subscribe
 
 from ..session.session import Session
 from ..subscriptions.consumer_rate import Tempo
-from ..subscriptions.split_subscription import Fan, order_for, share
+from ..subscriptions.split_subscription import SplitSubscription, order_for, share
 from ..subscriptions.subscription import SlotSubscription
 
 PIECE: Final = 32
@@ -45,7 +45,7 @@ def _grow(
     if sub.order is None:
         _count(session, [(part, part.model, port.held(part.slot, part.consumer)) for part in parts if part.model], new)
     if sub.fan is None:
-        Fan().join(sub)
+        SplitSubscription().join(sub)
     total = len(parts) + len(new)
     for at in range(0, len(new), PIECE):
         some = new[at : at + PIECE]

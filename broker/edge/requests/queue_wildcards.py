@@ -26,7 +26,7 @@ from broker.seams.clock import Clock
 
 from ..quotas.quotas import Resource
 from ..session.session import Session
-from ..subscriptions.split_subscription import Fan
+from ..subscriptions.split_subscription import SplitSubscription
 from ..subscriptions.subscription import SlotSubscription
 from ..transport.timers import Handle, TimerWheel
 
@@ -60,7 +60,7 @@ class Watching(Protocol):
     def beats(self) -> TimerWheel: ...
 
 
-class QueueFan(Fan):
+class QueueWildcard(SplitSubscription):
     """The parts of one of them.    pattern   what it is of."""
 
     __slots__ = ("key", "names", "pattern", "session", "standing")
@@ -89,8 +89,8 @@ class QueueWildcards:
     def __init__(self, edge: Watching) -> None:
         self._edge = edge
         self._find: Find | None = None
-        self._all: list[QueueFan] = []
-        self._found: deque[tuple[QueueFan, Iterator[str]]] = deque()
+        self._all: list[QueueWildcard] = []
+        self._found: deque[tuple[QueueWildcard, Iterator[str]]] = deque()
         """Names that are still to be looked at."""
         self._fresh = False
         """Somebody is there for whom nobody was asked yet."""
@@ -110,9 +110,9 @@ class QueueWildcards:
     def served(self) -> bool:
         return self._find is not None
 
-    def add(self, fan: Fan) -> None:
+    def add(self, fan: SplitSubscription) -> None:
         """It has its standing part."""
-        assert isinstance(fan, QueueFan)
+        assert isinstance(fan, QueueWildcard)
         self._all.append(fan)
         self._fresh = True
         self._plan()
@@ -120,7 +120,7 @@ class QueueWildcards:
     def lost(self, sub: SlotSubscription) -> bool:
         """A queue has gone: is it one of a wildcard, which goes on without it."""
         fan = sub.fan
-        if not isinstance(fan, QueueFan) or sub is fan.standing:
+        if not isinstance(fan, QueueWildcard) or sub is fan.standing:
             return False
         fan.parts.remove(sub)
         fan.names.discard(sub.address)
@@ -192,13 +192,13 @@ class QueueWildcards:
             self._plan()
 
 
-def _allowed(fan: QueueFan, address: str) -> bool:
+def _allowed(fan: QueueWildcard, address: str) -> bool:
     """May he consume it. Asked at each look: what he may not he is not told of, and when he may, he is."""
     rights = fan.session.rights
     return rights is None or "consume" in rights.at(address, address)
 
 
-def _join(fan: QueueFan, address: str) -> None:
+def _join(fan: QueueWildcard, address: str) -> None:
     """A part in each slot of the queue."""
     session, standing = fan.session, fan.standing
     edge, model = session.edge, standing.model

@@ -37,11 +37,11 @@ from ..session.receipts import Then
 from ..session.session import Session
 from ..subscriptions import consumer_rate
 from ..subscriptions.consumer_rate import Tempo
-from ..subscriptions.split_subscription import Fan, order_for, share
+from ..subscriptions.split_subscription import SplitSubscription, order_for, share
 from ..subscriptions.subscription import HostedSubscription, ShownSubscription, SlotSubscription
-from ..subscriptions.wildcard_subscription import STANDING, Everywhere, block
+from ..subscriptions.wildcard_subscription import STANDING, WildcardSubscription, block
 from . import authorising
-from .queue_wildcards import MOST, QueueFan
+from .queue_wildcards import MOST, QueueWildcard
 
 ACK_MODES = {"auto": AckMode.AUTO, "client": AckMode.CLIENT, "client-individual": AckMode.INDIVIDUAL}
 MAX_WINDOW = 1 << 53
@@ -165,7 +165,9 @@ def _check_wildcards(session: Session, most: int) -> None:
     if (
         sum(
             [
-                sub.spread or isinstance(sub.fan, QueueFan) or (sub.wide and not session.edge.port.shares_wildcards)
+                sub.spread
+                or isinstance(sub.fan, QueueWildcard)
+                or (sub.wide and not session.edge.port.shares_wildcards)
                 for sub in session.subscriptions.values()
             ]
         )
@@ -259,7 +261,7 @@ def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
     elif wish.ack is AckMode.CLIENT or wish.messages <= SMALL_WINDOW:
         # Its client may wait for a whole window before it acknowledges, and all of it may lie in one part.
         messages = wish.messages
-    fan, order = Fan(), order_for(session, wish.ack, wish.messages, messages * parts)
+    fan, order = SplitSubscription(), order_for(session, wish.ack, wish.messages, messages * parts)
     seqs = session.answers.ask_parts(None if frame.receipt is None else [frame.receipt], parts)
     pace = Tempo(wish.rate, order or session.outbox, session.edge.clock.monotonic()) if wish.rate > 0 else None
     for (each, slot), seq in zip(places, seqs, strict=True):
@@ -286,7 +288,7 @@ def _attach_to_queues(session: Session, frame: Frame, wish: SubscribeRequest) ->
     seq = session.answers.ask_one(frame.receipt)
     nbytes = share(wish.nbytes, BUSY_PARTS)
     session.intake.batch.append(_command(session, wish, sub, sub.consumer, seq, wish.messages, nbytes, room))
-    session.edge.queue_wildcards.add(QueueFan(session, wish.key, wish.pattern, sub))
+    session.edge.queue_wildcards.add(QueueWildcard(session, wish.key, wish.pattern, sub))
     session.tell(NoticeKind.CONSUMER_CREATED, sub)
 
 
@@ -298,7 +300,7 @@ def _attach_everywhere(session: Session, frame: Frame, wish: SubscribeRequest) -
     sub = _part(session, frame, wish, STANDING, room, first + STANDING)
     if (order := order_for(session, wish.ack, wish.messages, wish.messages * SLOTS)) is not None:
         sub.counted(order, False)
-    fan = session.edge.wildcards[block(first)] = Everywhere(sub, first)
+    fan = session.edge.wildcards[block(first)] = WildcardSubscription(sub, first)
     if wish.rate > 0:
         Tempo(wish.rate, sub.sink, session.edge.clock.monotonic()).join(sub)
     session.add_subscription(wish.key, sub)
@@ -490,7 +492,7 @@ def _unsubscribe(session: Session, frame: Frame, queue: str | None, address: str
         authorising.deleting(session, address, queue)
     if key is not None:
         sub = session.subscriptions[key]
-        if isinstance(sub.fan, Everywhere):
+        if isinstance(sub.fan, WildcardSubscription):
             first = sub.fan.first
             session.remove_subscription(key, sub)
             seq = session.answers.ask_one(frame.receipt if queue is None else None)

@@ -74,7 +74,7 @@ class BlockedClient(OpenConnection, Protocol):
     def done(self, seq: int) -> None: ...
 
 
-class Crowds:
+class BlockedSends:
     """See the head of this file. `full`: addresses the session was told of. `busy`: the same of owners."""
 
     __slots__ = (

@@ -29,9 +29,9 @@ from ..destinations.directory import Directory
 from ..destinations.send_route import RouteCache
 from ..quotas.quotas import Quotas
 from ..subscriptions.rate_limits import Rates
-from ..subscriptions.split_subscription import Fan
+from ..subscriptions.split_subscription import SplitSubscription
 from ..subscriptions.subscription import ConsumerDesk, SlotSubscription
-from ..subscriptions.wildcard_subscription import Everywhere
+from ..subscriptions.wildcard_subscription import WildcardSubscription
 from ..transport.channel import Channel
 from ..transport.connection_memory import Holding, MemoryHolder
 from ..transport.fair_reading import Rounds
@@ -138,7 +138,7 @@ class PartsOfQueues(Protocol):
 
     @property
     def served(self) -> bool: ...
-    def add(self, fan: Fan) -> None: ...
+    def add(self, fan: SplitSubscription) -> None: ...
     def lost(self, sub: SlotSubscription) -> bool: ...
     def ended(self, session: int, handle: bytes) -> bool: ...
 
@@ -207,7 +207,7 @@ class EdgeServices(ConsumerDesk, Protocol):
     @property
     def holding(self) -> Holding: ...
     @property
-    def wildcards(self) -> dict[int, Everywhere]: ...
+    def wildcards(self) -> dict[int, WildcardSubscription]: ...
     @property
     def queue_wildcards(self) -> PartsOfQueues: ...
     @property

@@ -38,7 +38,7 @@ from ..transport.channel import GONE, Channel
 from ..transport.shares import network
 from ..transport.tcp import peer_host
 from . import audit_trail
-from .blocked_sends import Crowds
+from .blocked_sends import BlockedSends
 from .client_notices import endings, notice
 from .open_errors import to_be_told
 from .outbound import Outbound
@@ -114,7 +114,7 @@ class Session(SessionLife):
         self._temporaries: Temporaries | None = None
         self._doomed: dict[int, tuple[str, str]] | None = None
         self._used: set[int] | None = None
-        self.crowds: Crowds | None = None
+        self.crowds: BlockedSends | None = None
         self.watch = Watch(self)
 
     @property
@@ -388,7 +388,7 @@ class Session(SessionLife):
     def crowded(self, slot: int, address: str, full: bool, passing: bool) -> None:
         """An address that it sends to has reached its limit, or has room again."""
         if self.crowds is None:
-            self.crowds = Crowds(self)
+            self.crowds = BlockedSends(self)
         if passing:
             self.crowds.passing(slot, address, full)
         else:

@@ -22,7 +22,7 @@ from broker.core.errors import Code, RefusedError
 from .subscription import DeliverySink, SlotSubscription, Subscriber
 
 
-class Fan:
+class SplitSubscription:
     """The parts of one SUBSCRIBE."""
 
     __slots__ = ("_browsing", "parts")

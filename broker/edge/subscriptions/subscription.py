@@ -47,7 +47,7 @@ class WritingHalf(DeliverySink, Protocol):
 
 
 class SubscriptionParts(Protocol):
-    """The parts of one SUBSCRIBE (split_subscription.Fan)."""
+    """The parts of one SUBSCRIBE (split_subscription.SplitSubscription)."""
 
     @property
     def parts(self) -> list[SlotSubscription]: ...

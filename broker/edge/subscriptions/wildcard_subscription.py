@@ -12,14 +12,14 @@ from __future__ import annotations
 from broker.core.commands import BLOCK
 from broker.core.ids import SLOTS
 
-from .split_subscription import Fan
+from .split_subscription import SplitSubscription
 from .subscription import SlotSubscription
 
 STANDING = SLOTS - 1
 """The slot of the part that stands for all: its number is the highest, and so its handle the longest."""
 
 
-class Everywhere(Fan):
+class WildcardSubscription(SplitSubscription):
     """first: number of the consumer of slot 0."""
 
     __slots__ = ("_quarter", "_standing", "first")

@@ -5,9 +5,9 @@ an address is its stock.
 """
 
 # Example. orders is BLOCK with max_size_messages 1000; sessions 5 and 6 send to it.
-#     1000   full(): the SEND is taken, and its session is told to wait (Crowd, True). Its edge stops reading from it
+#     1000   full(): the SEND is taken, and its session is told to wait (AddressBlocked, True): its edge stops reading
 #     876    some were consumed: 876 is above 1000 - 1000 / EASE, nobody is woken
-#     875    eased(): 5 and 6 may go on (Crowd, False), and 125 messages find room before the next wait
+#     875    eased(): 5 and 6 may go on (AddressBlocked, False), and 125 messages find room before the next wait
 # Woken at 999 both would send one message, wait, be woken, …: two effects and a pause of the socket for each message.
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from broker.config.addressing import AddressSettings
-from broker.core.effects import Crowd, Turn
+from broker.core.effects import AddressBlocked, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 
@@ -49,7 +49,7 @@ def refuses(settings: AddressSettings) -> bool:
     return policy == FAIL and limited(settings)
 
 
-class Stock:
+class AddressUsage:
     """What all queues of an address hold together, and its bounds.
 
     messages, nbytes             at present.    most_messages, most_bytes   full from there on.
@@ -96,7 +96,7 @@ class Stock:
 
     def release(self, slot: int, turn: Turn) -> None:
         """Who waits goes on."""
-        turn.effects.extend([Crowd(session, slot, self.address, False) for session in self.wake()])
+        turn.effects.extend([AddressBlocked(session, slot, self.address, False) for session in self.wake()])
 
     def error(self, asked: int = 0) -> RefusedError:
         """What a producer is told who may not wait. asked: messages of the same transaction that would still fit."""
@@ -108,12 +108,12 @@ class Stock:
         )
 
 
-class Book:
+class QueueUsage:
     """One queue's share of the stock of its address."""
 
     __slots__ = ("messages", "nbytes", "stock")
 
-    def __init__(self, stock: Stock) -> None:
+    def __init__(self, stock: AddressUsage) -> None:
         self.messages = self.nbytes = 0
         self.stock = stock
 

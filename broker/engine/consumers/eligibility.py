@@ -65,7 +65,7 @@ class Audience:
         self.start = (place + 1) % len(self.consumers)
 
 
-class Choice:
+class Eligibility:
     """buckets      what was looked at and waits.    newest   the highest id that was ever among it.
     transit    messages of a bucket that are being read back; None: none are.    asked   their positions, as asked for.
     exclusive  the one consumer that gets anything; None: all do.

@@ -30,7 +30,7 @@ from broker.selector.heads import head_of, key
 
 from ..consumers.browser import consumed
 from ..consumers.consumer import Consumer
-from ..consumers.eligibility import Audience, Choice
+from ..consumers.eligibility import Audience, Eligibility
 from ..consumers.match_buckets import LOOSE, NOBODY, MatchBucket, dress
 from ..consumers.message_groups import Group, Groups
 from ..messages.runs import pick, prefixed
@@ -54,7 +54,7 @@ Ways = list[tuple[int, int]]
 """Of each message of a run: (bits, owner) of the bucket it belongs to."""
 
 
-def dispatch(slot: Slot, queue: Queue, choice: Choice, turn: Turn, gone: list[Run]) -> None:
+def dispatch(slot: Slot, queue: Queue, choice: Eligibility, turn: Turn, gone: list[Run]) -> None:
     """Hands out what can go out; what is consumed at once (AckMode.AUTO) is added to `gone`."""
     choice.served(hungry=False)
     # Groups of what consumers brought along are read first: dealt out before, a group could be with two consumers.
@@ -76,7 +76,7 @@ def dispatch(slot: Slot, queue: Queue, choice: Choice, turn: Turn, gone: list[Ru
         queue.choose_no_more()
 
 
-def put_away(slot: Slot, queue: Queue, choice: Choice) -> None:
+def put_away(slot: Slot, queue: Queue, choice: Eligibility) -> None:
     """Makes room in memory for what may be wanted: keeps the numbers of what waits, youngest first."""
     for bucket in sorted(
         choice.buckets.values(), key=lambda bucket: bool(choice.audience(queue, bucket.bits, NOBODY).consumers)
@@ -91,7 +91,7 @@ def put_away(slot: Slot, queue: Queue, choice: Choice) -> None:
             queue.put_far(len(run.ids))
 
 
-def fetched(queue: Queue, choice: Choice, runs: list[Run]) -> None:
+def fetched(queue: Queue, choice: Eligibility, runs: list[Run]) -> None:
     """The journal's answer to what was asked of it for a bucket."""
     transit, asked = choice.transit, choice.asked
     if transit is None:
@@ -122,7 +122,7 @@ def fetched(queue: Queue, choice: Choice, runs: list[Run]) -> None:
         bucket.far.add(sorted(ids), position)
 
 
-def _learn(slot: Slot, queue: Queue, choice: Choice, turn: Turn) -> None:
+def _learn(slot: Slot, queue: Queue, choice: Eligibility, turn: Turn) -> None:
     """Asks for what consumers held when they came back: until their groups are known nobody gets anything."""
     if queue.pages.fetching is None:
         slot.fetch(queue, choice.learn(_BACK), turn)
@@ -167,7 +167,7 @@ class _Dealer:
 
     __slots__ = ("_choice", "_firsts", "_gone", "_queue", "_slot", "_stuck", "_turn", "_work")
 
-    def __init__(self, slot: Slot, queue: Queue, choice: Choice, turn: Turn, gone: list[Run]) -> None:
+    def __init__(self, slot: Slot, queue: Queue, choice: Eligibility, turn: Turn, gone: list[Run]) -> None:
         self._slot = slot
         self._queue = queue
         self._choice = choice

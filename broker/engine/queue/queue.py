@@ -29,12 +29,12 @@ from broker.core.message import DEFAULT_PRIORITY, GROUPED, Run
 from broker.core.spans import Span
 from broker.selector import WORDS, Predicate, compile, stored
 
-from ..address.quota import Book, Stock
+from ..address.quota import AddressUsage, QueueUsage
 from ..consumers.browser import Browser
 from ..consumers.browsers import Browsers
 from ..consumers.consumer import Consumer
 from ..consumers.consumer_pace import ConsumerPace
-from ..consumers.eligibility import Choice
+from ..consumers.eligibility import Eligibility
 from ..messages.unloaded import Stub
 from .agenda import Agenda
 from .delayed import Delayed
@@ -131,7 +131,7 @@ class Queue:
         self.idle_since = 0
         self.agenda: Agenda | None = None
         self.kind: QueuePolicy | None = None
-        self.choice: Choice | None = None
+        self.choice: Eligibility | None = None
         self.far = 0
         self.selector: str | None = None
         self.filter: Predicate | None = None
@@ -142,7 +142,7 @@ class Queue:
         """How fast its consumers are, where that matters."""
         self.latency: Latency | None = None
         """How long its messages took; None: nobody wants to know, or nothing was handed out yet."""
-        self.book: Book | None = None
+        self.book: QueueUsage | None = None
         """Its share of what its address holds, where that has a limit."""
 
     # ── what it is ─────────────────────────────────────────────────────────────────────────────────
@@ -171,9 +171,9 @@ class Queue:
         """Transient records of it are in the journal."""
         self.spilled = True
 
-    def open_book(self, stock: Stock) -> None:
+    def open_book(self, stock: AddressUsage) -> None:
         """Its address has a limit: what it holds is counted, from nothing on."""
-        self.book = Book(stock)
+        self.book = QueueUsage(stock)
 
     def close_book(self) -> None:
         """Its address has no limit, or it has gone."""
@@ -362,15 +362,15 @@ class Queue:
 
     # ── who gets what ──────────────────────────────────────────────────────────────────────────────
 
-    def choose(self) -> Choice:
+    def choose(self) -> Eligibility:
         """From now on somebody looks at its messages, one by one."""
-        self.choice = choice = Choice(self.address)
+        self.choice = choice = Eligibility(self.address)
         # All that are there join: a choice that is made late knows everybody.
         for consumer in self.consumers:
             choice.join(self, consumer)
         return choice
 
-    def withdraw_far(self, choice: Choice, spans: list[Span]) -> dict[int, Run]:
+    def withdraw_far(self, choice: Eligibility, spans: list[Span]) -> dict[int, Run]:
         """Takes messages of which memory has only the number out, by their ids: stubs, their bytes are not here."""
         found = choice.withdraw(spans, self.nbytes // self.count + 1 if self.count else 1)
         self.far -= len(found)

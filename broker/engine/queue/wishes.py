@@ -1,7 +1,7 @@
 """Who wants what of a queue: selectors and own messages of its consumers, as they come, come back, and publish.
 
-Rule: tells the queue's Choice, and makes one when the first consumer is choosy; a queue without choosy consumers has
-none, and costs nothing here.
+Rule: tells the queue's Eligibility, and makes one when the first consumer is choosy; a queue without choosy consumers
+has none, and costs nothing here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Bounds of what an address may hold, and what happens at them.
 
-Bytes and messages are counted per queue (`Book`) and per address (`Stock`, the sum over its queues): everything that
-was published to a queue and has not left it for good, wherever it is meanwhile (ready, with a consumer, paged out,
-delayed). A message in three queues counts three times. Queues of wildcard subscriptions count for the pattern they
-subscribed to, not for the addresses it covers. A split address has its limits divided by its partitions.
+Bytes and messages are counted per queue (`QueueUsage`) and per address (`AddressUsage`, the sum over its queues):
+everything that was published to a queue and has not left it for good, wherever it is meanwhile (ready, with a
+consumer, paged out, delayed). A message in three queues counts three times. Queues of wildcard subscriptions count for
+the pattern they subscribed to, not for the addresses it covers. A split address has its limits divided by its
+partitions.
 
 What came in at once is taken at once: a limit may be passed by the messages of one read of a socket. Only DROP looks
 at single messages (edges send them one by one to addresses that FAIL). Dead letters and expired messages are never
@@ -28,10 +29,10 @@ from typing import Final
 
 from broker.core.address import Routing
 from broker.core.commands import Publish
-from broker.core.effects import Crowd, Turn
+from broker.core.effects import AddressBlocked, Turn
 from broker.core.message import Run
 
-from ..address.quota import BLOCK, DROP, FAIL, Stock, limited
+from ..address.quota import BLOCK, DROP, FAIL, AddressUsage, limited
 from ..messages.runs import pick
 from ..queue.filters import Found, Look
 from ..queue.queue import Queue
@@ -79,7 +80,7 @@ def check(slot: Slot, address: Address | None, command: Publish, asked: Asked, w
             raise stock.error()
 
 
-def _ask(stock: Stock, address: Address | None, command: Publish, asked: Asked) -> None:
+def _ask(stock: AddressUsage, address: Address | None, command: Publish, asked: Asked) -> None:
     """FAIL is exact to the message: all of the transaction has to fit, each as if those before it had come in."""
     messages, nbytes = asked.get(stock.address, (0, 0))
     for at, ways in enumerate(_ways(address, command)):
@@ -90,7 +91,7 @@ def _ask(stock: Stock, address: Address | None, command: Publish, asked: Asked) 
     asked[stock.address] = messages, nbytes
 
 
-def _refuse(stock: Stock, command: Publish) -> None:
+def _refuse(stock: AddressUsage, command: Publish) -> None:
     # The broker's own: dead letters, expired messages, diverted copies. There is nobody who could be told.
     if not command.session:
         return
@@ -98,18 +99,18 @@ def _refuse(stock: Stock, command: Publish) -> None:
         raise stock.error()
 
 
-def _stock_of(slot: Slot, address: Address | None, name: str) -> Stock | None:
+def _stock_of(slot: Slot, address: Address | None, name: str) -> AddressUsage | None:
     """Of the address; one without queues has an empty one."""
     if address is not None:
         return address.stock
     if not limited(slot.match(name)):
         return None
-    stock = Stock(name)
+    stock = AddressUsage(name)
     stock.bound(slot.match(name))
     return stock
 
 
-def _fits(slot: Slot, stock: Stock, address: Address | None, command: Publish) -> bool:
+def _fits(slot: Slot, stock: AddressUsage, address: Address | None, command: Publish) -> bool:
     """DROP: takes out the messages that find the address full. What no queue wants needs no room."""
     run = command.run
     messages, nbytes = stock.messages, stock.nbytes
@@ -189,9 +190,9 @@ def published(slot: Slot, command: Publish, turn: Turn) -> None:
         # Told to go on, not forgotten: a session that nobody wakes would wait for ever.
         eldest = next(iter(stock.waiting))
         del stock.waiting[eldest]
-        turn.effects.append(Crowd(eldest, slot.number, stock.address, False))
+        turn.effects.append(AddressBlocked(eldest, slot.number, stock.address, False))
     stock.waiting[session] = None
-    turn.effects.append(Crowd(session, slot.number, stock.address, True))
+    turn.effects.append(AddressBlocked(session, slot.number, stock.address, True))
 
 
 # ── leaving ────────────────────────────────────────────────────────────────────────────────────────
@@ -220,7 +221,7 @@ def open_book(slot: Slot, address: Address, queue: Queue) -> None:
 
 
 def _stock(slot: Slot, address: Address) -> None:
-    stock = Stock(address.name)
+    stock = AddressUsage(address.name)
     stock.bound(slot.match(address.name))
     address.count(stock)
     slot.booked_by(True)

@@ -28,7 +28,7 @@ from broker.core.spans import Span, spans_of
 
 from ..address.address_rules import Rulebook
 from ..address.declarations import named
-from ..address.quota import Stock
+from ..address.quota import AddressUsage
 from ..address.wildcards import Wildcards
 from ..consumers.consumer import Consumer, Ledger
 from ..messages.copies import WIDE, Copies
@@ -132,7 +132,7 @@ class Slot:
         self.prepared: dict[str, Prepared] = {}
         self.booked = False
         """Some address has a limit."""
-        self.loose: list[Stock] = []
+        self.loose: list[AddressUsage] = []
         """Producers that wait for limits which are no more."""
         self.decisions = Decisions()
         self.hidden: dict[tuple[str, str, Routing], Queue] = {}
@@ -202,7 +202,7 @@ class Slot:
         """Does some address have a limit."""
         self.booked = some
 
-    def take_loose(self) -> list[Stock]:
+    def take_loose(self) -> list[AddressUsage]:
         """Takes out the producers that wait for limits which are no more."""
         loose, self.loose = self.loose, []
         return loose

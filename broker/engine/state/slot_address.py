@@ -6,7 +6,7 @@ Rule: data; who binds a queue to it keeps its lists (routing/addresses.py). Must
 from __future__ import annotations
 
 from ..address.address_rules import Rules
-from ..address.quota import Stock
+from ..address.quota import AddressUsage
 from ..queue.filters import Filters
 from ..queue.queue import Queue
 
@@ -29,7 +29,7 @@ class Address:
         self.start = 0
         self.declared = False
         self.rules: Rules | None = None
-        self.stock: Stock | None = None
+        self.stock: AddressUsage | None = None
         """What it holds, where that has a limit."""
 
     def obey(self, rules: Rules | None) -> None:
@@ -44,7 +44,7 @@ class Address:
         """It stands in the settings, or does so no more."""
         self.declared = declared
 
-    def count(self, stock: Stock | None) -> None:
+    def count(self, stock: AddressUsage | None) -> None:
         """What it holds is counted anew, from nothing on; None: not at all."""
         self.stock = stock
 

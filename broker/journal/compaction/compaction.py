@@ -18,7 +18,7 @@ stay (settles of messages in the segment itself go with them). MetaRecords are c
 #     segment 5   stays: MetaRecords from the snapshot on may stand in it
 #
 # Why a crash at any point is harmless. Before the list is durable: recovery reads 2 and the copies, in this order; a
-# later RUN of the same ids moves them (Books.run), so each message is alive once, as before. After it: 2 is not
+# later RUN of the same ids moves them (LiveIndex.run), so each message is alive once, as before. After it: 2 is not
 # listed and holds nothing alive, so it is surplus and removed. Removing 2 before the list were durable would look
 # like a lost segment; removing it before the copies were would be one.
 #
@@ -39,7 +39,7 @@ from broker.core.spans import merged
 from ..bodies.blobs import BlobStore
 from ..log import format as f
 from ..log.appender import Appender
-from ..log.live_index import Books, SegmentBook
+from ..log.live_index import LiveIndex, SegmentBook
 from ..log.reader import Moved
 from ..log.store import Store, segment_name
 from ..log.walk import walk
@@ -60,7 +60,7 @@ _WORTH: Final = 0.75
 class Compactor:
     """`step()` does a bounded piece of work."""
 
-    def __init__(self, store: Store, books: Books, appender: Appender, moved: Moved, blobs: BlobStore) -> None:
+    def __init__(self, store: Store, books: LiveIndex, appender: Appender, moved: Moved, blobs: BlobStore) -> None:
         self._store = store
         self._books = books
         self._appender = appender

@@ -32,7 +32,7 @@ from broker.core.records import GroupRecord, Item, LogRecord, MetaRecord, RunRec
 from . import format as f
 from .envelope import Envelope, Member
 from .lineage import FIRST_EPOCH, SlotLogs
-from .live_index import Books, SegmentBook
+from .live_index import LiveIndex, SegmentBook
 from .tail import Tail
 
 # Sizes of oversized segments are whole blocks of the disk, so that the file has no block that is partly written.
@@ -85,7 +85,7 @@ class Appender:
                      the owner gives add_snapshot() the snapshots of all slots.
     """
 
-    def __init__(self, books: Books, disk_id: bytes, segment_bytes: int, tail_bytes: int = 0) -> None:
+    def __init__(self, books: LiveIndex, disk_id: bytes, segment_bytes: int, tail_bytes: int = 0) -> None:
         self.books = books
         self.segment_bytes = segment_bytes
         self.checksum = f.CHECKSUMS[f.PREFERRED]

@@ -121,7 +121,7 @@ class LeftRanges:
         self.blobs = blobs
 
 
-class Books:
+class LiveIndex:
     def __init__(self) -> None:
         self.segments: dict[int, SegmentBook] = {}
         """In order of their numbers."""
@@ -261,9 +261,9 @@ class Books:
         for book in self.segments.values():
             book.spans.pop(slot, None)
 
-    def view(self, slot: int) -> Books:
+    def view(self, slot: int) -> LiveIndex:
         """The queues of one slot as they are now, for somebody in another thread."""
-        view = Books()
+        view = LiveIndex()
         # A copy of arrays: 24 bytes a range, by memcpy.
         view.queues = {key: ranges.copy() for key, ranges in self.queues.items() if key[0] == slot and ranges}
         return view

@@ -36,7 +36,7 @@ from ..log.store import Store, read_all, segment_name
 if TYPE_CHECKING:
     from ..compaction.compaction import Compactor
     from ..log.appender import Appender
-    from ..log.live_index import Books
+    from ..log.live_index import LiveIndex
 
 READ_BYTES: Final = 256 * 1024
 """Of the file at a time."""
@@ -82,7 +82,7 @@ def epoch_at(lineage: Lineage, lsn: int) -> int:
 class History:
     """ends   slot → number of the item that is due behind everything on the disk."""
 
-    def __init__(self, store: Store, books: Books, appender: Appender, compactor: Compactor) -> None:
+    def __init__(self, store: Store, books: LiveIndex, appender: Appender, compactor: Compactor) -> None:
         self.ends: Sequence[int] = [0] * SLOTS
         self._store = store
         self._books = books

@@ -10,7 +10,7 @@ from broker.core.records import RunRecord
 from broker.core.spans import Span, without
 
 from ..log import format as f
-from ..log.live_index import Books
+from ..log.live_index import LiveIndex
 
 Settled = dict[int, list[Span]]
 """queue → spans of this run's ids that have left it"""
@@ -19,7 +19,7 @@ Settled = dict[int, list[Span]]
 class Living:
     """Asks books that do not change meanwhile."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: LiveIndex) -> None:
         self._books = books
         self._around: dict[tuple[int, int], tuple[int, int]] = {}
         self._around_segment = 0
@@ -79,7 +79,7 @@ class Living:
             self._around[slot, queue] = piece[:2]
 
 
-def settled_of(books: Books, record: RunRecord) -> Settled | None:
+def settled_of(books: LiveIndex, record: RunRecord) -> Settled | None:
     """What has left its queues of a run, wherever it is now; None: no message of it lives."""
     ids = record.run.ids
     first, last = ids[0], ids[-1]

@@ -29,7 +29,7 @@ from broker.core.records import DELIVERED, MetaRecord, Row, RunRecord, Stretch
 from ..log import format as f
 from ..log.appender import Appender
 from ..log.lineage import FIRST_EPOCH
-from ..log.live_index import Books, SegmentBook
+from ..log.live_index import LiveIndex, SegmentBook
 from ..log.store import Store, read_all, segment_name
 from .living import Living, Settled
 
@@ -96,7 +96,7 @@ class Recovered:
     producers  slot → producer token → its last number, of all runs and "producers" records that are there.
     """
 
-    def __init__(self, store: Store, books: Books) -> None:
+    def __init__(self, store: Store, books: LiveIndex) -> None:
         self.clean = False
         self.read = 0.0
         """How far runs() is, 0 to 1."""
@@ -209,7 +209,7 @@ class RecoveryScan:
     """
 
     def __init__(
-        self, store: Store, books: Books, appender: Appender, watch: Callable[[float], None] | None = None
+        self, store: Store, books: LiveIndex, appender: Appender, watch: Callable[[float], None] | None = None
     ) -> None:
         """`watch` hears after each segment how much has been read (0 to 1); what it raises ends the scan."""
         self.recovered = Recovered(store, books)

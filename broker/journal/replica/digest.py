@@ -22,7 +22,7 @@ from broker.core.records import RunRecord
 from broker.core.spans import Span, inside
 
 from ..log.appender import Appender
-from ..log.live_index import Books
+from ..log.live_index import LiveIndex
 from ..log.store import Store
 from ..recovery.living import Settled, settled_of
 from .seeds import SlotReader
@@ -54,7 +54,7 @@ class DigestReader(SlotReader):
 
     _rest: Iterator[tuple[RunRecord, Settled]] | None = None
 
-    def __init__(self, slot: int, store: Store, books: Books, appender: Appender) -> None:
+    def __init__(self, slot: int, store: Store, books: LiveIndex, appender: Appender) -> None:
         super().__init__(slot, store, books, appender)
         self.queues: dict[int, QueueSums] = {}
 

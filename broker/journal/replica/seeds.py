@@ -35,7 +35,7 @@ from ..compaction.split import by_queues, part_of
 from ..log import format as f
 from ..log.appender import Appender
 from ..log.lineage import Lineage
-from ..log.live_index import Books
+from ..log.live_index import LiveIndex
 from ..log.reader import Chunk
 from ..log.store import Store
 from ..log.walk import walk
@@ -51,7 +51,7 @@ class SlotReader:
     lineage, lsn   where the slot's log stood at the call: items behind `lsn` complete what is read.
     durable        all of it is on disk and may be read: so it is once what was appended before the call is."""
 
-    def __init__(self, slot: int, store: Store, books: Books, appender: Appender) -> None:
+    def __init__(self, slot: int, store: Store, books: LiveIndex, appender: Appender) -> None:
         self.lineage: Lineage = appender.logs.whole(slot)
         self.lsn = max(appender.logs.next[slot] - 1, 0)
         self._slot = slot
@@ -131,7 +131,7 @@ class Survey(SlotReader):
 
     _rest: Iterator[tuple[RunRecord, Settled]] | None = None
 
-    def __init__(self, slot: int, store: Store, books: Books, appender: Appender) -> None:
+    def __init__(self, slot: int, store: Store, books: LiveIndex, appender: Appender) -> None:
         super().__init__(slot, store, books, appender)
         self.strays: list[SettleRecord] = []
 
@@ -182,7 +182,9 @@ def read_together(surveys: Sequence[Survey]) -> None:
 class SeedReader(SlotReader):
     """For a new replica: first the small state, then what lives, as records for append_seed."""
 
-    def __init__(self, slot: int, store: Store, books: Books, appender: Appender, metas: Sequence[MetaRecord]) -> None:
+    def __init__(
+        self, slot: int, store: Store, books: LiveIndex, appender: Appender, metas: Sequence[MetaRecord]
+    ) -> None:
         super().__init__(slot, store, books, appender)
         self._epoch = appender.logs.epochs[slot]
         self._checksum = f.CHECKSUMS[f.PREFERRED]

@@ -26,7 +26,7 @@ from ..bodies.bodies import BodyFile
 from ..log import format as f
 from ..log.appender import Appender
 from ..log.keeping import NAME as LOCK
-from ..log.live_index import Books
+from ..log.live_index import LiveIndex
 from ..log.store import Store, read_all, read_identity, segment_name
 from ..recovery.recovery import RecoveryScan
 
@@ -178,7 +178,7 @@ class _Backup:
         # that still holds messages alive at the end that was found.
         numbers, taken = self._hold(now_ms)
         end = self._freeze(numbers)
-        books = Books()
+        books = LiveIndex()
         appender = Appender(books, self._store.disk_id, self._store.settings.segment_bytes)
         scan = RecoveryScan(self._store, books, appender, watch=lambda share: self._pace(0))
         scan.run(numbers)

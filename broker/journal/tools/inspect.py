@@ -18,7 +18,7 @@ from broker.seams.files import Files
 from ..bodies.bodies import BodyFile
 from ..log import format as f
 from ..log.appender import Appender
-from ..log.live_index import Books
+from ..log.live_index import LiveIndex
 from ..log.store import Store, read_all, read_identity, segment_name, write_all
 from ..recovery.recovery import RecoveryScan
 
@@ -159,7 +159,7 @@ def _last_batch(segment: Segment) -> int:
 
 def _verify_whole(store: Store, numbers: list[int], report: Report) -> None:
     """What only shows when the log is read as one: missing segments, missing batches, missing bodies."""
-    books = Books()
+    books = LiveIndex()
     scan = RecoveryScan(store, books, Appender(books, store.disk_id, store.settings.segment_bytes))
     scan.run(numbers)
     bodies: dict[int, Blob] = {}

@@ -25,7 +25,7 @@ from broker.seams.files import Files
 from ..bodies.bodies import PIECE, BodyFile
 from ..log import format as f
 from ..log.appender import Appender
-from ..log.live_index import Books, SegmentBook
+from ..log.live_index import LiveIndex, SegmentBook
 from ..log.store import Store, segment_name
 from ..recovery.living import Living
 from ..recovery.recovery import RecoveryScan
@@ -81,7 +81,7 @@ class Remains(RecoveryScan):
 
     missing   segments that should be there.    snapshot   segment where the small state begins that counts; 0: none."""
 
-    def __init__(self, store: Store, books: Books, wreck: Wreck, report: Salvaged) -> None:
+    def __init__(self, store: Store, books: LiveIndex, wreck: Wreck, report: Salvaged) -> None:
         super().__init__(store, books, Appender(books, store.disk_id, store.settings.segment_bytes))
         self.missing: list[int] = []
         self.snapshot = 0
@@ -165,19 +165,19 @@ def salvage(files: Files, source: str, target: str, settings: JournalSettings) -
 
 
 @contextmanager
-def remains(files: Files, source: str, report: Salvaged) -> Iterator[tuple[Wreck, Remains, Books]]:
+def remains(files: Files, source: str, report: Salvaged) -> Iterator[tuple[Wreck, Remains, LiveIndex]]:
     """The folder, read once."""
     store = Store(files, source, JournalSettings())
     with closing(Wreck(files, store)) as wreck:
         report.notes += wreck.notes
-        books = Books()
+        books = LiveIndex()
         scan = Remains(store, books, wreck, report)
         scan.run(wreck.numbers)
         yield wreck, scan, books
 
 
 def carry(
-    scan: Remains, wreck: Wreck, books: Books, files: Files, source: str, sink: SalvageSink, report: Salvaged
+    scan: Remains, wreck: Wreck, books: LiveIndex, files: Files, source: str, sink: SalvageSink, report: Salvaged
 ) -> None:
     """Everything that lives goes to the sink."""
     queues = Queues(scan)

@@ -8,7 +8,7 @@ Rule: a run that several consumers get travels once per message; the order of ef
 
 from __future__ import annotations
 
-from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
+from broker.core.effects import AddressBlocked, BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
 from broker.core.errors import CODES, Code
 from broker.core.message import Run
 from broker.core.reasons import Reason
@@ -64,7 +64,7 @@ class DownBuilder:
         self._numbers.append(seq)
         self.count += 1
 
-    def other(self, effect: Refused | ConsumerClosed | BrowseEnd | Crowd | SlotState) -> None:
+    def other(self, effect: Refused | ConsumerClosed | BrowseEnd | AddressBlocked | SlotState) -> None:
         self._close()
         self.count += 1
         self.down.effects.append(_message(effect))
@@ -93,7 +93,7 @@ class DownBuilder:
         self._numbers = []
 
 
-def _message(effect: Refused | ConsumerClosed | BrowseEnd | Crowd | SlotState) -> pb.Effect:
+def _message(effect: Refused | ConsumerClosed | BrowseEnd | AddressBlocked | SlotState) -> pb.Effect:
     if isinstance(effect, Refused):
         session, code = effect.session & NUMBER_MASK, effect.code.number
         return pb.Effect(refused=pb.Refused(session=session, seq=effect.seq, code=code, detail=effect.detail))
@@ -102,7 +102,7 @@ def _message(effect: Refused | ConsumerClosed | BrowseEnd | Crowd | SlotState) -
         return pb.Effect(closed=pb.ConsumerClosed(consumer=consumer, reason=reason, detail=effect.detail))
     if isinstance(effect, BrowseEnd):
         return pb.Effect(browse_end=effect.consumer & NUMBER_MASK)
-    if isinstance(effect, Crowd):
+    if isinstance(effect, AddressBlocked):
         session = effect.session & NUMBER_MASK
         return pb.Effect(
             crowd=pb.Crowd(
@@ -158,7 +158,7 @@ def _rare(effect: pb.Effect, kind: str | None) -> LinkEffect:
         return BrowseEnd(effect.browse_end)
     if kind == "crowd":
         crowd = effect.crowd
-        return Crowd(crowd.session, check_slot(crowd.slot), crowd.address, crowd.full, crowd.passing)
+        return AddressBlocked(crowd.session, check_slot(crowd.slot), crowd.address, crowd.full, crowd.passing)
     if kind == "slot":
         said = effect.slot
         return SlotState(check_slot(said.slot), said.epoch, said.state, said.opening)

@@ -37,7 +37,7 @@ from broker.core.commands import (
     Transact,
     Unsubscribe,
 )
-from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
+from broker.core.effects import AddressBlocked, BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
 from broker.core.metrics import Metric
 from broker.core.patience import Patience
@@ -55,12 +55,12 @@ from ..stats import LinkStats, of_lanes
 from .all_slots import Together
 from .auto_marks import AutoMarks
 from .backpressure import Telling
-from .consumer_replay import Mirrored, PendingCommand, held, size_of
+from .consumer_replay import PendingCommand, ReplayedConsumer, held, size_of
 from .cross_slot_tx import Parking
 from .downloads import Downloads
-from .mirrored_consumers import MirroredConsumers, lives
 from .outages import Outages
 from .owner_link import OwnerLink
+from .replayed_consumers import ReplayedConsumers, lives
 from .routes import Routes
 from .slot_channel import SlotChannel, answer
 from .uploads import Uploads
@@ -124,7 +124,7 @@ class ClusterPort:
             self._refuse,
         )  # fmt: skip
         self._lanes = self._routes.lanes
-        self._mirrored = MirroredConsumers(self._routes)
+        self._mirrored = ReplayedConsumers(self._routes)
         self._consumers = self._mirrored.by_number
         self._downloads = Downloads(self._routes, self._consumers, schedule, later, self._outages.watch)
         self.write_body, self.read_body = self._uploads.write, self._downloads.read
@@ -288,7 +288,7 @@ class ClusterPort:
                 self._answered(link, effect.seq, None, out)  # type: ignore[union-attr]
             elif kind is Refused:
                 self._answered(link, effect.seq, effect, out)  # type: ignore[union-attr,arg-type]
-            elif kind is Crowd:
+            elif kind is AddressBlocked:
                 self._routes.crowd(link, effect, out)  # type: ignore[arg-type]
             elif kind is SlotState:
                 self._routes.said(link, effect)  # type: ignore[arg-type]
@@ -319,7 +319,7 @@ class ClusterPort:
             self._marks.given(lane)
         out.append(effect)
 
-    def _skip(self, lane: SlotChannel, consumer: Mirrored, effect: Deliver, fresh: Any) -> None:
+    def _skip(self, lane: SlotChannel, consumer: ReplayedConsumer, effect: Deliver, fresh: Any) -> None:
         """What a browser has seen before the owner changed takes no room."""
         cost = 0 if fresh is None else fresh.nbytes + len(fresh) * consumer.command.overhead
         lane.send(Grant(lane.slot, consumer.number, effect.cost - cost), 24)
@@ -407,7 +407,7 @@ class ClusterPort:
         return refused
 
     def _unsubscribed(
-        self, lane: SlotChannel, command: Unsubscribe, consumer: Mirrored | None, refused: Refused | None
+        self, lane: SlotChannel, command: Unsubscribe, consumer: ReplayedConsumer | None, refused: Refused | None
     ) -> Refused | None:
         if (
             refused is not None
@@ -425,7 +425,7 @@ class ClusterPort:
                 self._take(Unsubscribe(command.slot, command.session, 0, command.consumer, command.address))
         return refused
 
-    def _end_consumer(self, lane: SlotChannel, consumer: Mirrored) -> None:
+    def _end_consumer(self, lane: SlotChannel, consumer: ReplayedConsumer) -> None:
         holds = self._mirrored.end(lane, consumer)
         self._downloads.end(consumer)
         for hold in holds:

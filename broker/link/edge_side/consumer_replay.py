@@ -60,7 +60,7 @@ class PendingCommand:
         self.command = command
         self.seq = seq
         self.nbytes = nbytes
-        self.consumer: Mirrored | None = None
+        self.consumer: ReplayedConsumer | None = None
         self.resume = False
         self.answered = False
         self.happened = False
@@ -70,7 +70,7 @@ class PendingCommand:
         self.claimed = self.firm = self.own = False
         self.body: BodyUp | None = None
 
-    def attaches_again(self, consumer: Mirrored) -> None:
+    def attaches_again(self, consumer: ReplayedConsumer) -> None:
         """It tells a new owner, or stream, of the consumer."""
         self.resume, self.consumer = True, consumer
 
@@ -97,7 +97,7 @@ class PendingCommand:
         holds, self.holds = self.holds, []
         return holds
 
-    def concerns(self, consumer: Mirrored | None) -> Mirrored | None:
+    def concerns(self, consumer: ReplayedConsumer | None) -> ReplayedConsumer | None:
         """Whose life it begins, changes or ends; None: nobody's."""
         self.consumer = consumer
         return consumer
@@ -106,14 +106,14 @@ class PendingCommand:
         """Its large body can be sent again."""
         self.body = body
 
-    def of_port(self, consumer: Mirrored, seq: int) -> None:
+    def of_port(self, consumer: ReplayedConsumer, seq: int) -> None:
         """A Settle of the port's own, `seq` on the wire."""
         assert isinstance(self.command, Settle)
         self.own, self.consumer, self.command.seq = True, consumer, seq
         consumer.set_aside(self, self.command.ids)
 
 
-class Mirrored:
+class ReplayedConsumer:
     """One consumer.
 
     subscribed    its Subscribe has been answered.
@@ -357,7 +357,7 @@ class Mirrored:
         return command
 
 
-def held(consumers: Mapping[int, Mirrored], slot: int, number: int) -> list[int]:
+def held(consumers: Mapping[int, ReplayedConsumer], slot: int, number: int) -> list[int]:
     """What the consumer's client was given and has not settled."""
     known = consumers.get(number)
     return [] if known is None or known.closing else list(known.ids)

@@ -17,7 +17,7 @@ from broker.seams.clock import Later, Schedule
 
 from ..bodies.edge_bodies import BodyDown
 from ..owner_port import Away, BodyReader
-from .consumer_replay import Mirrored
+from .consumer_replay import ReplayedConsumer
 from .routes import Routes
 from .slot_channel import OWN_BYTES, SlotChannel
 
@@ -31,7 +31,7 @@ class Downloads:
     def __init__(
         self,
         routes: Routes,
-        consumers: Mapping[int, Mirrored],
+        consumers: Mapping[int, ReplayedConsumer],
         schedule: Schedule,
         later: Later,
         watch: Callable[[], None],
@@ -41,7 +41,7 @@ class Downloads:
         self._schedule = schedule
         self._later = later
         self._watch = watch
-        self._waiting: dict[int, dict[Mirrored, dict[BodyDown, int]]] = {}
+        self._waiting: dict[int, dict[ReplayedConsumer, dict[BodyDown, int]]] = {}
         """Slot → consumer → body, and its message."""
 
     def read(self, slot: int, blob: Blob, consumer: int = 0, message: int = 0) -> BodyReader:
@@ -71,7 +71,7 @@ class Downloads:
         if not lane.opened:
             self._watch()
 
-    def attached(self, lane: SlotChannel, consumer: Mirrored) -> None:
+    def attached(self, lane: SlotChannel, consumer: ReplayedConsumer) -> None:
         """The slot's owner of now knows what the consumer holds."""
         consumer.attached(lane.openings)
         link = lane.link
@@ -80,7 +80,7 @@ class Downloads:
         for body, message in self._take(consumer).items():
             link.bodies.go_on(body, lane.slot, consumer.number, message)
 
-    def end(self, consumer: Mirrored, why: str = "its subscription has ended") -> None:
+    def end(self, consumer: ReplayedConsumer, why: str = "its subscription has ended") -> None:
         """No owner will have what it holds."""
         for body in self._take(consumer):
             body.failed(Away(why))
@@ -93,7 +93,7 @@ class Downloads:
     def waits(self, slot: int) -> bool:
         return slot in self._waiting
 
-    def _lost(self, consumer: Mirrored, message: int, body: BodyDown) -> None:
+    def _lost(self, consumer: ReplayedConsumer, message: int, body: BodyDown) -> None:
         """It goes on when the slot is led, and the consumer attached there."""
         if self._routes.closed or consumer.closing:
             body.failed(Away("the edge is stopping" if self._routes.closed else "its subscription has ended"))
@@ -107,7 +107,7 @@ class Downloads:
         else:
             self._watch()
 
-    def _take(self, consumer: Mirrored) -> dict[BodyDown, int]:
+    def _take(self, consumer: ReplayedConsumer) -> dict[BodyDown, int]:
         """What waits for it, which does not wait any more."""
         waiting = self._waiting.get(consumer.slot, {})
         bodies = waiting.pop(consumer, {})
@@ -115,7 +115,7 @@ class Downloads:
             self._waiting.pop(consumer.slot, None)
         return bodies
 
-    def _again(self, consumer: Mirrored) -> None:
+    def _again(self, consumer: ReplayedConsumer) -> None:
         lane = self._routes.lane(consumer.slot)
         if lane.opened and consumer.opening == lane.openings:
             self.attached(lane, consumer)

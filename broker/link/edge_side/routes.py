@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from broker.core.effects import Crowd, Effect
+from broker.core.effects import AddressBlocked, Effect
 from broker.core.ids import SLOTS
 from broker.seams.clock import Clock
 
@@ -165,7 +165,7 @@ class Routes:
         elif effect.state == SERVING and effect.epoch == lane.epoch and not lane.live:
             self.open(lane)
 
-    def crowd(self, link: OwnerLink, effect: Crowd, out: list[Effect]) -> None:
+    def crowd(self, link: OwnerLink, effect: AddressBlocked, out: list[Effect]) -> None:
         """An owner says that an address is full, or has room again."""
         lane = self.current(link, effect.slot)
         if lane is None:
@@ -206,7 +206,7 @@ class Routes:
     def _end_crowds(self, lane: SlotChannel, passing: bool = False) -> None:
         """Whoever leads it now says so itself when the next SEND comes; what the last one said is nobody's to end."""
         for session, address, busy in lane.take_crowds(passing):
-            self._telling.tell(Crowd(session, lane.slot, address, False, busy))
+            self._telling.tell(AddressBlocked(session, lane.slot, address, False, busy))
 
     def _down(self, lane: SlotChannel) -> None:
         """Nobody hears what we send for the slot."""

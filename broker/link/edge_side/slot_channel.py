@@ -27,7 +27,7 @@ from broker.core.effects import Done, Effect, Refused
 from ..bodies.edge_bodies import BodyUp
 from ..codec.codec import SLOT_BITS, Open
 from ..codec.command_codec import LinkCommand
-from .consumer_replay import Mirrored, PendingCommand, size_of
+from .consumer_replay import PendingCommand, ReplayedConsumer, size_of
 from .owner_link import OwnerLink
 
 OWN_BYTES = 96
@@ -67,8 +67,8 @@ class SlotChannel:
         self.number = 0
         self.nbytes = 0
         self.kept: dict[int, PendingCommand] = {}
-        self.consumers: dict[int, Mirrored] = {}
-        self.sessions: dict[int, dict[int, Mirrored]] = {}
+        self.consumers: dict[int, ReplayedConsumer] = {}
+        self.sessions: dict[int, dict[int, ReplayedConsumer]] = {}
         self.marked: PendingCommand | None = None
         self.rest: deque[tuple[LinkCommand, int]] = deque()
         self.asked: PendingCommand | None = None
@@ -137,7 +137,7 @@ class SlotChannel:
             self.link.nbytes += nbytes
         return entry
 
-    def keep_own(self, command: Settle, consumer: Mirrored) -> None:
+    def keep_own(self, command: Settle, consumer: ReplayedConsumer) -> None:
         """As keep(): of what nobody has asked for (PendingCommand.own)."""
         entry = self.keep(command, 0, OWN_BYTES)
         entry.of_port(consumer, self.seq(entry))
@@ -287,7 +287,7 @@ class SlotChannel:
         out.append((Open(self.slot, self.epoch, told=True), 16))
         return out
 
-    def _again(self, consumer: Mirrored, grants: list[tuple[LinkCommand, int]]) -> tuple[LinkCommand, int]:
+    def _again(self, consumer: ReplayedConsumer, grants: list[tuple[LinkCommand, int]]) -> tuple[LinkCommand, int]:
         # Kept, as its answer says that the owner knows what the consumer holds (downloads go on then).
         entry = self.keep(consumer.command, 0, 0)
         entry.attaches_again(consumer)
@@ -296,7 +296,7 @@ class SlotChannel:
         self._withhold(consumer, command, grants)
         return command, 256 + 12 * (len(command.resume.held) + len(command.resume.taken))
 
-    def _withhold(self, consumer: Mirrored, command: Subscribe, grants: list[tuple[LinkCommand, int]]) -> None:
+    def _withhold(self, consumer: ReplayedConsumer, command: Subscribe, grants: list[tuple[LinkCommand, int]]) -> None:
         """Nothing new comes to the consumer before the owner has heard what it had settled. What it settled may have
         reached others meanwhile, and come back to it before an old cumulative ACK does: that would cover messages which
         the client had not seen when it sent it."""
@@ -306,11 +306,11 @@ class SlotChannel:
 
     # ── consumers ──────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, consumer: Mirrored) -> None:
+    def begin(self, consumer: ReplayedConsumer) -> None:
         self.consumers[consumer.number] = consumer
         self.sessions.setdefault(consumer.command.session, {})[consumer.number] = consumer
 
-    def end(self, consumer: Mirrored) -> None:
+    def end(self, consumer: ReplayedConsumer) -> None:
         """It is no more, here and at the owner."""
         if self.consumers.pop(consumer.number, None) is None:
             return
@@ -320,7 +320,7 @@ class SlotChannel:
         if not others:
             del self.sessions[session]
 
-    def of_session(self, session: int) -> list[Mirrored]:
+    def of_session(self, session: int) -> list[ReplayedConsumer]:
         return list(self.sessions.get(session, {}).values())
 
 

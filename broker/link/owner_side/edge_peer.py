@@ -18,7 +18,7 @@ is told to the edge in one turn leaves as one message. Must not know engines.
 #     Deliver, ConsumerClosed, BrowseEnd   from when the shard says (Resumed) that it has attached the consumer anew
 #     Done, Refused    by the Open that stands above the request's number; what it was asked before is asked again
 #     … of a Publish or Transact   any: both happen once, by their number, and are answered alike each time
-#     Crowd            any: it says how things are, and its end comes when they are not so any more
+#     AddressBlocked            any: it says how things are, and its end comes when they are not so any more
 #     SlotState        by the Open's own number, at the edge: two may be on their way in one epoch
 # Told early, a delivery is taken back by the Resume that knows nothing of it, and its client's ACK refused; a refusal
 # of a SUBSCRIBE leaves the consumer that its second time attaches; an end, the one of a new attachment.

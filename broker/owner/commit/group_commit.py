@@ -65,7 +65,7 @@ class Owner(Protocol):
         ...
 
 
-class Commits:
+class GroupCommit:
     """later(seconds, callback)   run the callback after that time.
 
     open        number of the commit that gathers now.    done   the last one that is on the local disk.

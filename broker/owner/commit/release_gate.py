@@ -30,7 +30,7 @@ Touched = dict[Engine, None]
 """Engines in the order they were touched: a set would follow memory addresses, and no history would repeat."""
 
 
-class Gates:
+class ReleaseGate:
     """Numbers are those of commits. busy: release() has something to look at."""
 
     __slots__ = ("_paused", "_replicas", "_stalled", "_waiting", "_watchers", "busy", "unfinished")

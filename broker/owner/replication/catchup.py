@@ -30,7 +30,7 @@ from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
 
 from ..commit.io_thread import Io
-from .isr import Lead, LeaderState, Progress, Track
+from .isr import FollowerProgress, LeaderState, LedSlot, Progress
 from .peer import Peer
 
 log = logging.getLogger("stampede.owner")
@@ -124,7 +124,7 @@ class CatchUp:
         seed_bytes_per_s: int,
         snapshot: Callable[[int], list[MetaRecord]],
         durable: Callable[[Callable[[], None]], None],
-        changed: Callable[[Lead], None],
+        changed: Callable[[LedSlot], None],
     ) -> None:
         """`snapshot`: small state of a slot now. `changed`: a follower's state has."""
         self.seeds = 0
@@ -142,12 +142,12 @@ class CatchUp:
         self._waiting: deque[_Seed] = deque()
         self._running: dict[_Seed, None] = {}
         self._bodies: dict[tuple[Peer, int], _Body] = {}
-        self._behind: dict[Peer, dict[Track, Lead]] = {}
+        self._behind: dict[Peer, dict[FollowerProgress, LedSlot]] = {}
         self._behind_since: dict[Peer, float] = {}
 
     # ── the tail ───────────────────────────────────────────────────────────────────────────────────
 
-    def pump(self, peer: Peer, lead: Lead, track: Track) -> None:
+    def pump(self, peer: Peer, lead: LedSlot, track: FollowerProgress) -> None:
         """Sends what the follower lacks, as far as there is room; LIVE when nothing is left, UNFIT when the log does
         not go back so far."""
         # Called from everywhere where something may go on, so it asks for itself whether it may.
@@ -174,7 +174,7 @@ class CatchUp:
             self._put(peer, lead, track, items)
         peer.flush()
 
-    def _put(self, peer: Peer, lead: Lead, track: Track, items: list[Item]) -> None:
+    def _put(self, peer: Peer, lead: LedSlot, track: FollowerProgress, items: list[Item]) -> None:
         """As many of them as there is room for, up to the first whose large body has to go ahead of it."""
         for _, lsn, data in items:
             if not peer.room:
@@ -195,7 +195,7 @@ class CatchUp:
         hurry = min(int((now - self._behind_since.setdefault(peer, now)) / HURRY_S), 16)
         return peer.room and peer.late < LATE_ITEMS << hurry
 
-    def _moved(self, peer: Peer, lead: Lead, track: Track) -> None:
+    def _moved(self, peer: Peer, lead: LedSlot, track: FollowerProgress) -> None:
         track.carries(False)
         self.pump(peer, lead, track)
 
@@ -224,7 +224,9 @@ class CatchUp:
 
     # ── large bodies ───────────────────────────────────────────────────────────────────────────────
 
-    def body(self, peer: Peer, lead: Lead, track: Track, id: int, length: int, then: Callable[[], None]) -> None:
+    def body(
+        self, peer: Peer, lead: LedSlot, track: FollowerProgress, id: int, length: int, then: Callable[[], None]
+    ) -> None:
         """Gives the follower a large body; `then` when all of it is on its disk. Never, if its stream breaks."""
         known = self._bodies.get((peer, id))
         # A copy and the log behind it may name the same body: it travels once.
@@ -243,7 +245,7 @@ class CatchUp:
 
     # ── seeds ──────────────────────────────────────────────────────────────────────────────────────
 
-    def seed(self, peer: Peer, lead: Lead, track: Track) -> None:
+    def seed(self, peer: Peer, lead: LedSlot, track: FollowerProgress) -> None:
         """Gives the follower a copy of the slot, in its turn. It must not be in sync."""
         track.is_seeded()
         self._waiting.append(_Seed(self, peer, lead, track))
@@ -277,7 +279,7 @@ class CatchUp:
         return self._free_at - now
 
 
-def _gone(lead: Lead, track: Track) -> bool:
+def _gone(lead: LedSlot, track: FollowerProgress) -> bool:
     """Does what is known by this track not count any more: the follower was asked anew, or nobody leads here."""
     return lead.state is LeaderState.DEPOSED or lead.tracks.get(track.member) is not track
 
@@ -285,7 +287,7 @@ def _gone(lead: Lead, track: Track) -> bool:
 class _Seed:
     """A copy of one slot on its way to one follower. `over`: nobody wants it any more."""
 
-    def __init__(self, user: CatchUp, peer: Peer, lead: Lead, track: Track) -> None:
+    def __init__(self, user: CatchUp, peer: Peer, lead: LedSlot, track: FollowerProgress) -> None:
         self.peer = peer
         self.over = False
         self._user = user
@@ -354,7 +356,7 @@ class _Seed:
             # The next piece is read when it may be sent: one is in memory at a time.
             user.later(user.pace(nbytes, self._lead.seed_rate), self._read)
 
-    def _send(self, seed: pb.Seed, nbytes: int, tracks: list[tuple[Track, int]]) -> None:
+    def _send(self, seed: pb.Seed, nbytes: int, tracks: list[tuple[FollowerProgress, int]]) -> None:
         self._first = False
         self.peer.seed(seed, nbytes, tracks)
 
@@ -384,14 +386,14 @@ class _Body:
         self._reading = False
         self._over = False
         self._pause = RETRY_S
-        self._tracks: list[tuple[Lead, Track]] = []
+        self._tracks: list[tuple[LedSlot, FollowerProgress]] = []
         self._read_bytes = self._taken_bytes = 0
         self._slot = slot
         self._length = length
         self._present = True
         self._open()
 
-    def wanted(self, lead: Lead, track: Track, then: Callable[[], None]) -> None:
+    def wanted(self, lead: LedSlot, track: FollowerProgress, then: Callable[[], None]) -> None:
         self._tracks.append((lead, track))
         self._then.append(then)
         if not self._present:

@@ -32,7 +32,7 @@ from broker.seams.stream import Ended, EndKind, Stream, StreamEnd
 
 from ..bodies.incoming_bodies import IncomingStore
 from ..commit.io_thread import Io
-from ..slots.standby import Change, Settled, Shadow
+from ..slots.standby import Change, Settled, Standby
 from .leader_stream import LeaderStream, refusal
 from .peer import PROTOCOL, Identity
 from .replica_check import Found, Kept
@@ -72,7 +72,7 @@ class FollowerHome:
     thrown      Shard.thrown."""
 
     durable: Callable[[Callable[[], None]], None]
-    new_shadow: Callable[[int], Shadow]
+    new_shadow: Callable[[int], Standby]
     deposed: Callable[[int, int], None]
     lost: Callable[[str, str], None]
     released: Callable[[int], None]
@@ -110,7 +110,7 @@ class Followers:
         """Leader's id → its stream."""
         self._patience: dict[str, Patience] = {}
         """Leader's id → ours with it."""
-        self._shadows: dict[int, Shadow] = {}
+        self._shadows: dict[int, Standby] = {}
         self._sources: dict[int, LeaderStream] = {}
         """Slot → the stream whose items count."""
         self._asked: dict[int, tuple[LeaderStream, int]] = {}
@@ -143,7 +143,7 @@ class Followers:
 
     # ── for the node ───────────────────────────────────────────────────────────────────────────────
 
-    def follow(self, shadow: Shadow, epoch: int) -> None:
+    def follow(self, shadow: Standby, epoch: int) -> None:
         """Follows the slot from where the shadow is, whoever leads it in this epoch or a later one."""
         slot = shadow.slot
         self._shadows[slot] = shadow
@@ -156,7 +156,7 @@ class Followers:
             if stream.leads([(slot, asked)]):
                 stream.answer([slot])
 
-    def unfollow(self, slot: int) -> Shadow | None:
+    def unfollow(self, slot: int) -> Standby | None:
         """Takes nothing more for the slot; promises that were given stay. The shadow, if it was followed."""
         source = self._sources.pop(slot, None)
         if source is not None:
@@ -188,7 +188,7 @@ class Followers:
         shadow = self._shadows.get(slot)
         return shadow.engine.queues() if shadow is not None else []
 
-    def keeper(self, slot: int) -> Shadow | None:
+    def keeper(self, slot: int) -> Standby | None:
         """Who keeps the small state of a slot followed here."""
         return self._shadows.get(slot)
 

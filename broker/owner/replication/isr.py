@@ -101,7 +101,7 @@ FOLLOWER: Final = StateTable(
 )
 
 
-class Track:
+class FollowerProgress:
     """One follower of one slot, since it was last asked.
 
     sent     last lsn given to its stream.     acked   last lsn known to be on its disk, or UNKNOWN.
@@ -114,7 +114,7 @@ class Track:
     __slots__ = ("acked", "answered", "asked", "bodies", "floor", "member", "moving", "sent", "slot", "state", "told")
 
     def __init__(self, slot: int, member: str) -> None:
-        """It is about to be asked. What it was before is another Track, which nobody looks at any more."""
+        """It is about to be asked. What it was before is another FollowerProgress, which nobody looks at any more."""
         # A new object each time, not a reset one: acknowledgements that are still on their way name the old one and
         # change nothing.
         self.slot = slot
@@ -161,11 +161,11 @@ class Track:
         """Does its log go on from where ours is or was."""
         return self.state is Progress.TAIL or self.state is Progress.LIVE
 
-    def anew(self) -> Track:
+    def anew(self) -> FollowerProgress:
         """Nothing is known of it any more: one that is about to be asked."""
         if self.state is not Progress.ASKED:
             FOLLOWER.to(self.state, Progress.ASKED)
-        return Track(self.slot, self.member)
+        return FollowerProgress(self.slot, self.member)
 
     def answers(self, state: Progress, lsn: int, last: int, pongs: int) -> None:
         """It has said what it has (`lsn`, `state`: judged()), where we have `last`."""
@@ -239,7 +239,7 @@ LEADER: Final = StateTable(
 )
 
 
-class Lead:
+class LedSlot:
     """A slot that is led here, in one epoch.
 
     needed    who must have an item before it counts, beside us: the maximal isr.
@@ -265,8 +265,8 @@ class Lead:
         # One entry a commit with items of this slot, not one an item: taken off as often as commits are acknowledged.
         self.pending: deque[list[int]] = deque([[number, last, 0]])
         """[commit number, last lsn in it, bytes] of what does not count yet. The first entry stands for `whole`."""
-        self.tracks: dict[str, Track] = {m: Track(record.slot, m) for m in self._members()}
-        self.live: list[Track] = []
+        self.tracks: dict[str, FollowerProgress] = {m: FollowerProgress(record.slot, m) for m in self._members()}
+        self.live: list[FollowerProgress] = []
         self.unsure: list[tuple[str, ...]] = []
         """Proposed isrs of which nobody knows whether they were written."""
         self.busy = False
@@ -352,7 +352,7 @@ class Lead:
         # The record that was read is newer than everything that was compared with an older one: those changes are in
         # it, or failed.
         self.unsure.clear()
-        self.tracks = {m: self.tracks.get(m) or Track(record.slot, m) for m in self._members()}
+        self.tracks = {m: self.tracks.get(m) or FollowerProgress(record.slot, m) for m in self._members()}
         self._renew()
 
     def _members(self) -> list[str]:
@@ -367,13 +367,13 @@ class Lead:
             self.unsure.append(isr)
         self._renew()
 
-    def restart(self, member: str) -> Track:
+    def restart(self, member: str) -> FollowerProgress:
         """Nothing is known of the follower any more."""
         track = self.tracks[member] = self.tracks[member].anew()
         self.renew_live()
         return track
 
-    def forget(self, member: str) -> Track:
+    def forget(self, member: str) -> FollowerProgress:
         """The follower is about to lose what it has. What it acknowledges of what was sent before speaks of that."""
         answered = self.tracks[member].answered
         track = self.restart(member)
@@ -418,7 +418,7 @@ class Lead:
         # Proposing it as it is settles what became of an earlier proposal.
         return None if result == isr and not self.unsure else result
 
-    def _may_join(self, track: Track) -> bool:
+    def _may_join(self, track: FollowerProgress) -> bool:
         # I3: as a member it may be elected, so it must have all that was told of (`reached`). What it acknowledged is
         # believed from `floor` on only: below, it may speak of a log that it has lost or been made to forget since.
         return track.fit() and track.acked >= max(self.reached, track.floor)

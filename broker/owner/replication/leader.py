@@ -36,7 +36,7 @@ from broker.seams.stream import Dialer, EndKind
 
 from ..commit.io_thread import Io
 from .catchup import CatchUp, Log, bodies_of
-from .isr import Lead, LeaderState, Progress, Track, judged
+from .isr import FollowerProgress, LeaderState, LedSlot, Progress, judged
 from .peer import Identity, Peer
 from .replica_check import Answer, Checks, Found, QueueState, SlotCheck, unpacked
 from .replication_stats import lag_metrics
@@ -114,7 +114,7 @@ class Leaders:
         self._seed_io = seed_io
         self._home: LeaderHome
         self._catch_up: CatchUp
-        self._leads: dict[int, Lead] = {}
+        self._leads: dict[int, LedSlot] = {}
         self._peers: dict[str, Peer] = {}
         # Slots move: a stream that was just needed mostly will be again, and a new one costs a hello and a promise.
         self._unused_since: dict[str, float] = {}
@@ -197,7 +197,7 @@ class Leaders:
         slot = record.slot
         self.resign(slot)
         # `_next()` stands for what we begin with: `ready` stays below it until all who are needed have that.
-        lead = Lead(record, self._identity.id, self._settings.min_in_sync, self._journal.last(slot)[1], self._next())
+        lead = LedSlot(record, self._identity.id, self._settings.min_in_sync, self._journal.last(slot)[1], self._next())
         self._leads[slot] = lead
         for track in lead.tracks.values():
             self._ask(lead, track)
@@ -260,7 +260,7 @@ class Leaders:
             ):  # fmt: skip
                 self._ask_all(lead, self._asked.pop(slot))
 
-    def _ask_all(self, lead: Lead, answer: Answer) -> None:
+    def _ask_all(self, lead: LedSlot, answer: Answer) -> None:
         record, lsn, me = lead.record, lead.last, self._identity.id
 
         def done(found: dict[str, list[QueueState]], failed: dict[str, str]) -> None:
@@ -279,7 +279,7 @@ class Leaders:
     def sealed(self, number: int, items: list[Item]) -> None:
         self._sealed = number
         leads = self._leads
-        touched: dict[Lead, None] = {}
+        touched: dict[LedSlot, None] = {}
         for slot, lsn, data in items:
             lead = leads.get(slot)
             if lead is None:
@@ -344,7 +344,7 @@ class Leaders:
         self._stalled = True
         return False
 
-    def _promised(self, lead: Lead, member: str) -> float:
+    def _promised(self, lead: LedSlot, member: str) -> float:
         """Up to when this member promises not to lead the slot. A pong speaks of the slots it had accepted before."""
         peer, track = self._peers.get(member), lead.tracks.get(member)
         # A pong that was on its way when the slot was asked for does not cover it: the follower had not accepted it
@@ -407,12 +407,12 @@ class Leaders:
             lead.doubtful.add(peer.id)
         self._ask(lead, track)
 
-    def _ask_again(self, lead: Lead, track: Track) -> None:
+    def _ask_again(self, lead: LedSlot, track: FollowerProgress) -> None:
         slot = lead.record.slot
         if not self._stopped and self._leads.get(slot) is lead and lead.tracks.get(track.member) is track:
             self._ask(lead, track)
 
-    def on_acked(self, peer: Peer, tracks: list[tuple[Track, int]]) -> None:
+    def on_acked(self, peer: Peer, tracks: list[tuple[FollowerProgress, int]]) -> None:
         told = False
         for track, lsn in tracks:
             track.acks(lsn)
@@ -453,7 +453,7 @@ class Leaders:
 
     # ── what counts, and who is in ─────────────────────────────────────────────────────────────────
 
-    def _ask(self, lead: Lead, track: Track) -> None:
+    def _ask(self, lead: LedSlot, track: FollowerProgress) -> None:
         """What does it have?"""
         peer = self._peers.get(track.member)
         if peer is None:
@@ -467,7 +467,7 @@ class Leaders:
         peer.lead(track.slot, lead.record.epoch)
         peer.dial()
 
-    def _advance(self, lead: Lead) -> bool:
+    def _advance(self, lead: LedSlot) -> bool:
         """Does more count now."""
         taken = lead.advance()
         if taken < 0:
@@ -475,7 +475,7 @@ class Leaders:
         self.backlog -= taken
         return True
 
-    def _consider(self, lead: Lead) -> None:
+    def _consider(self, lead: LedSlot) -> None:
         """Proposes the isr that should be; seeds who must not be in it and needs it."""
         if lead.state is LeaderState.DEPOSED or self._stopped:
             return
@@ -503,7 +503,7 @@ class Leaders:
             lead.propose(isr)
             self._home.change(lead.record, lead.record.with_isr(isr), partial(self._proposed, lead, lead.record))
 
-    def _fails(self, track: Track, now: float) -> bool:
+    def _fails(self, track: FollowerProgress, now: float) -> bool:
         """Nobody should wait for this follower: it is lost, its disk hangs, or it does not say what it has (it may
         be reading a long log)."""
         peer = self._peers[track.member]
@@ -511,7 +511,7 @@ class Leaders:
         silent = track.state is Progress.ASKED and waited > peer.patience.silence(now)
         return bool(peer.lost) or silent or peer.stuck(now) or track.member in self._leaving
 
-    def _proposed(self, lead: Lead, before: SlotRecord, record: SlotRecord | None) -> None:
+    def _proposed(self, lead: LedSlot, before: SlotRecord, record: SlotRecord | None) -> None:
         lead.answered()
         if record is not None:
             self.update(record)
@@ -522,7 +522,7 @@ class Leaders:
         # What came meanwhile, somebody else's change too or the news of this one, found a proposal on its way.
         self._consider(lead)
 
-    def _give_way(self, lead: Lead, owner: str) -> None:
+    def _give_way(self, lead: LedSlot, owner: str) -> None:
         """A member in sync has more than we have, and we have written nothing: it leads, then nothing is lost."""
         # Busy meanwhile: nothing else is proposed for a slot that is about to be led elsewhere.
         lead.proposes()

@@ -32,7 +32,7 @@ from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import REPLICA_SERVICE, Dialer, Ended, EndKind, Stream
 
-from .isr import Track
+from .isr import FollowerProgress
 
 log = logging.getLogger("stampede.owner")
 
@@ -76,7 +76,7 @@ class PeerUser(Protocol):
         """It takes nothing for the slot until it is asked again; what was wrong with what was sent."""
         ...
 
-    def on_acked(self, peer: Peer, tracks: list[tuple[Track, int]]) -> None:
+    def on_acked(self, peer: Peer, tracks: list[tuple[FollowerProgress, int]]) -> None:
         """The follower has them on its disk, each up to that lsn. Called for every acknowledgement."""
         ...
 
@@ -162,11 +162,11 @@ class Peer:
         self._append_seq = 0
         """Number of the last Append, while it is not acknowledged."""
         self._seq = 0
-        self._flight: deque[tuple[int, float, int, int, list[tuple[Track, int]]]] = deque()
+        self._flight: deque[tuple[int, float, int, int, list[tuple[FollowerProgress, int]]]] = deque()
         """(sequence number, when it was sent, bytes, late items, tracks and lsns) of what is not acknowledged."""
         self._pings: dict[int, float] = {}
         """Number of a ping → when it was sent."""
-        self._gathered: list[tuple[Track, int, bytes]] = []
+        self._gathered: list[tuple[FollowerProgress, int, bytes]] = []
         self._gathered_bytes = self._gathered_late = 0
         self._leads: dict[int, int] = {}
         self._leads_due = False
@@ -354,7 +354,7 @@ class Peer:
         """May more be sent now."""
         return self.unacked + self._gathered_bytes < WINDOW_BYTES
 
-    def put(self, track: Track, lsn: int, data: bytes, late: bool = False) -> None:
+    def put(self, track: FollowerProgress, lsn: int, data: bytes, late: bool = False) -> None:
         """An item for the next Append; `flush` sends it. `late`: others have it already."""
         gathered = self._gathered
         # Sent before it is added, so a message has either some small items or one large one.
@@ -367,7 +367,7 @@ class Peer:
             self.late += 1
         track.sent_to(lsn)
 
-    def drop(self, track: Track) -> None:
+    def drop(self, track: FollowerProgress) -> None:
         """Its follower is asked anew what it has: what waits here for the older answer must not come behind that."""
         kept = [entry for entry in self._gathered if entry[0] is not track]
         if len(kept) < len(self._gathered):
@@ -388,7 +388,7 @@ class Peer:
             return
         self._gathered = []
         nbytes, self._gathered_bytes = self._gathered_bytes, 0
-        covered: dict[Track, int] = {}
+        covered: dict[FollowerProgress, int] = {}
         slots: list[int] = []
         items: list[bytes] = []
         for track, lsn, data in gathered:
@@ -400,13 +400,13 @@ class Peer:
         seq = self._append_seq = self._flown(nbytes, late, list(covered.items()))
         self._send(pb.ToFollower(append=pb.Append(seq=seq, slots=slots, items=items)))
 
-    def seed(self, seed: pb.Seed, nbytes: int, tracks: list[tuple[Track, int]]) -> None:
+    def seed(self, seed: pb.Seed, nbytes: int, tracks: list[tuple[FollowerProgress, int]]) -> None:
         """A piece of a seed; `tracks`: what is acknowledged with it."""
         self._send_gathered()
         seed.seq = self._flown(nbytes, 0, tracks)
         self._send(pb.ToFollower(seed=seed))
 
-    def _flown(self, nbytes: int, late: int, tracks: list[tuple[Track, int]]) -> int:
+    def _flown(self, nbytes: int, late: int, tracks: list[tuple[FollowerProgress, int]]) -> int:
         # One sequence for everything on the stream that is acknowledged, so that "all up to" is one comparison.
         self._seq += 1
         self.unacked += nbytes
@@ -477,7 +477,7 @@ class Peer:
 
     def _acked(self, seq: int) -> None:
         flight = self._flight
-        tracks: list[tuple[Track, int]] = []
+        tracks: list[tuple[FollowerProgress, int]] = []
         while flight and flight[0][0] <= seq:
             _, _, nbytes, late, covered = flight.popleft()
             self.unacked -= nbytes

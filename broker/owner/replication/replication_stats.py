@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from broker.core.metrics import Metric
 
 from .catchup import CatchUp
-from .isr import Lead
+from .isr import LedSlot
 from .peer import Peer
 
 
@@ -23,7 +23,7 @@ class Totals(Protocol):
     grows: int
 
 
-def lag_metrics(totals: Totals, leads: Collection[Lead], peers: Iterable[Peer], seeds: CatchUp) -> Iterable[Metric]:
+def lag_metrics(totals: Totals, leads: Collection[LedSlot], peers: Iterable[Peer], seeds: CatchUp) -> Iterable[Metric]:
     short = sum([len(lead.record.isr) < len(lead.record.replicas) for lead in leads])
     stuck = sum([len(lead.record.isr) < lead.min_in_sync for lead in leads])
     lags: list[tuple[dict[str, str], Any]] = [({"follower": peer.id}, peer.unacked) for peer in peers]

@@ -2,7 +2,7 @@
 
 What their messages match is found in pieces (engine/publishing/prefilter.py), so much a turn for all of them together;
 then they are carried out as any other. Meanwhile whoever sent them waits: his later commands do, for order, and his
-connection is not read (Crowd). Nobody else does, at that topic neither: who waits is served in turns.
+connection is not read (AddressBlocked). Nobody else does, at that topic neither: who waits is served in turns.
 
 Rule: what one session sends stays in order, in a cluster also what one edge sends to one slot, whose numbers ascend.
 Must not know how a selector is asked.
@@ -10,8 +10,8 @@ Must not know how a selector is asked.
 
 # Example. Session 7 publishes to a topic with 20,000 selectors, which takes 12 ms to ask; session 8 publishes
 # elsewhere.
-#     turn 1   7's SEND is looked at for 1 ms (PIECE_NS) and waits; 7 is told so (Crowd: its connection is not read).
-#              8's SEND is carried out as always
+#     turn 1   7's SEND is looked at for 1 ms (PIECE_NS) and waits; 7 is told so (AddressBlocked: its connection is not
+#              read). 8's SEND is carried out as always
 #     turn 2   7's SEND comes first, for another millisecond; what 7 has sent behind it waits behind it (holds)
 #     turn 12  all is known: it is carried out by what was found, with the others of its turn, and 7 is told to go on
 # A turn never looks for more than 2 ms, whoever sends what; sessions that had their share come after the others.
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from broker.core.commands import Command, Publish
-from broker.core.effects import Crowd, Turn
+from broker.core.effects import AddressBlocked, Turn
 
 from .portions import TURN, units
 
@@ -176,7 +176,7 @@ class Deferred:
             # Once; the edge keeps it until it is told to go on.
             if session and key not in self._told:
                 self._told[key] = None
-                turn.effects.append(Crowd(*key, True, passing=True))
+                turn.effects.append(AddressBlocked(*key, True, passing=True))
 
     @property
     def ready(self) -> bool:
@@ -200,7 +200,7 @@ class Deferred:
             # Those that wait no more.
             for key in [key for key in self._told if key[0] not in self._sessions]:
                 del self._told[key]
-                turn.effects.append(Crowd(*key, False, passing=True))
+                turn.effects.append(AddressBlocked(*key, False, passing=True))
 
     def drop(self, slot: int) -> None:
         """The slot is led elsewhere: whoever waits there asks again."""

@@ -26,7 +26,7 @@ from broker.engine.engine import Engine
 from broker.engine.state.budget import Budget
 from broker.seams.steps import StepKindStats
 
-from ..commit.release_gate import Gates, Touched
+from ..commit.release_gate import ReleaseGate, Touched
 from .listening import Listener, tell_blamed
 from .slot_alarm import SlotAlarm
 from .slow_turns import Blame
@@ -59,7 +59,7 @@ class LoneTurns:
     __slots__ = ("_alarm", "_blame", "_budget", "_gates", "_shard", "_turns", "busy")
 
     def __init__(
-        self, shard: TurnTaker, turns: StepKindStats, gates: Gates, alarm: SlotAlarm, blame: Blame, budget: Budget
+        self, shard: TurnTaker, turns: StepKindStats, gates: ReleaseGate, alarm: SlotAlarm, blame: Blame, budget: Budget
     ) -> None:
         self._shard = shard
         self._turns = turns

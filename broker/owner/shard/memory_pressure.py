@@ -3,9 +3,9 @@
 Near the bound every queue may have less in memory than its setting says: `Budget.room`, halved as long as memory is
 near the bound, doubled second by second when it is well below. Queues that have more than that put it away (engine/
 page_out.py): who holds most first, and everybody keeps the same. At the bound producers wait as they do for a full
-address (core.effects.Crowd): only what goes to queues waits, so whoever consumes goes on, and makes room. Beyond the
-wall, a quarter more, messages are refused by name: those who were told to wait have not, or what is held is with
-consumers.
+address (core.effects.AddressBlocked): only what goes to queues waits, so whoever consumes goes on, and makes room.
+Beyond the wall, a quarter more, messages are refused by name: those who were told to wait have not, or what is held is
+with consumers.
 
 Rule: a turn looks at so many queues and runs (PIECE), and goes on in the next one. Must not know how queues are kept.
 """
@@ -15,7 +15,7 @@ Rule: a turn looks at so many queues and runs (PIECE), and goes on in the next o
 #     near      used passes `near`: every queue may have 32 MiB, then 16 … Those that have more write the rest to the
 #               log, or forget what is there already; the fast queues with 1 MiB notice nothing
 #     full      used reaches the limit all the same: senders to queues are told to wait with their next message
-#               (Crowd)
+#               (AddressBlocked)
 #     beyond    a quarter more: messages are refused by name (ERROR 1610), as whoever was to wait has not
 #     low       well below again: 32 MiB, a step a second, then no bound but the settings'
 
@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from broker.core.commands import Prepare, Publish, Transact
-from broker.core.effects import Crowd, Refused, Turn
+from broker.core.effects import AddressBlocked, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.memory import NEVER
 from broker.core.metrics import Metric
@@ -151,7 +151,7 @@ class Pressure:
 
     def _relieve(self, turn: Turn) -> None:
         now, self._relief = self._relief[:RELIEVED], self._relief[RELIEVED:]
-        turn.effects.extend([Crowd(session, slot, address, False) for session, slot, address in now])
+        turn.effects.extend([AddressBlocked(session, slot, address, False) for session, slot, address in now])
 
     # ── putting away ───────────────────────────────────────────────────────────────────────────────
 
@@ -252,10 +252,10 @@ class Pressure:
             if len(waiting) >= MOST_WAITING:
                 eldest = next(iter(waiting))
                 del waiting[eldest]
-                turn.effects.append(Crowd(*eldest, False))
+                turn.effects.append(AddressBlocked(*eldest, False))
             waiting[key] = None
         # Told each time: an edge that has heard of it before may have forgotten.
-        turn.effects.append(Crowd(*key, True))
+        turn.effects.append(AddressBlocked(*key, True))
 
     # ── for people ─────────────────────────────────────────────────────────────────────────────────
 

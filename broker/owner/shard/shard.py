@@ -45,9 +45,9 @@ from broker.seams.clock import Clock, SteadyClock
 from broker.seams.steps import QUICK_S, Steps
 
 from ..commit.full_disk import refuse_full
-from ..commit.group_commit import Commits
+from ..commit.group_commit import GroupCommit
 from ..commit.io_thread import Io
-from ..commit.release_gate import Gates, Touched
+from ..commit.release_gate import ReleaseGate, Touched
 from ..commit.replication_port import Alone, Replicas
 from ..commit.stats import ShardStats
 from ..transactions.large_commits import LargeCommit, TurnParts
@@ -130,8 +130,8 @@ class Shard:
         self._scheduled = self._in_turn = False
         self._alone = replicas is None
         durable = replicas or Alone()
-        self._gates = Gates(durable)
-        self._commits = Commits(settings, journal, durable, self.stats, commit_io, prepare_io, later, self)
+        self._gates = ReleaseGate(durable)
+        self._commits = GroupCommit(settings, journal, durable, self.stats, commit_io, prepare_io, later, self)
         self.others: Callable[[int], Keeper | None] = lambda slot: None
         self.crossing: Crossing | None = None
         self._idle: Callable[[], None] | None = None

@@ -16,7 +16,7 @@ from broker.journal.journal import Journal
 from broker.journal.replica.seeds import Survey, read_together
 
 from ..commit.io_thread import Io
-from .standby import Shadow
+from .standby import Standby
 
 Done = Callable[[BaseException | None], None]
 AT_ONCE = 1 << 20
@@ -28,7 +28,7 @@ class _Wait:
 
     __slots__ = ("error", "shadow", "survey")
 
-    def __init__(self, survey: Survey, shadow: Shadow) -> None:
+    def __init__(self, survey: Survey, shadow: Standby) -> None:
         self.survey = survey
         self.shadow = shadow
         self.error: BaseException | None = None
@@ -43,7 +43,7 @@ class ReadBack:
         self._durable = durable
         self._waiting: deque[_Wait] = deque()
 
-    def begin(self, slot: int, shadow: Shadow, done: Done) -> None:
+    def begin(self, slot: int, shadow: Standby, done: Done) -> None:
         """Gives the shadow all that lives in the slot now; done(why not)."""
         wait = _Wait(self._journal.survey(slot), shadow)
 

@@ -37,7 +37,7 @@ from ..commit.io_thread import Io
 from ..shard.shard import Shard
 from .read_back import ReadBack
 from .slot_role import BEFORE, LED, RETRY_S, RoleState, SlotRole
-from .standby import LastState, Shadow
+from .standby import LastState, Standby
 
 log = logging.getLogger("stampede.owner")
 
@@ -90,8 +90,8 @@ class Leading(Protocol):
 class FollowerPort(Protocol):
     """The follower side (follower.py)."""
 
-    def follow(self, shadow: Shadow, epoch: int) -> None: ...
-    def unfollow(self, slot: int) -> Shadow | None: ...
+    def follow(self, shadow: Standby, epoch: int) -> None: ...
+    def unfollow(self, slot: int) -> Standby | None: ...
     def promised_until(self, slot: int) -> float: ...
 
 
@@ -139,7 +139,7 @@ class Node:
         """Slot → monotonic time until which edges are waited for."""
         self._roles: dict[int, SlotRole] = {}
         self._records: dict[int, SlotRecord] = {}
-        self._recovered: dict[int, Shadow] = {}
+        self._recovered: dict[int, Standby] = {}
         self._claiming: set[int] = set()
         self._ending = False
         self._leaving = False
@@ -156,7 +156,7 @@ class Node:
         yield from self._shard.reading()
         recovered = self._journal.recovered
         # Everything begins as a follower, also what was led before: only a record says who leads now.
-        shadows = {slot: Shadow(self._shard.new_engine(slot)) for slot in sorted(recovered.slots)}
+        shadows = {slot: Standby(self._shard.new_engine(slot)) for slot in sorted(recovered.slots)}
         done = count(1)
         for meta in recovered.metas:
             if meta.slot in shadows:
@@ -223,7 +223,7 @@ class Node:
         role = self._roles.get(slot)
         return role.shadow.snapshot() if role is not None and role.shadow is not None else []
 
-    def keeper(self, slot: int) -> Shadow | LastState | None:
+    def keeper(self, slot: int) -> Standby | LastState | None:
         """Who keeps the small state of a slot neither led nor followed yet."""
         # What an engine that has gone left; else the shadow that is about to become one, or what the start found.
         role = self._roles.get(slot)
@@ -391,13 +391,15 @@ class Node:
             self._journal.end_seed(slot, [], 0)  # empty, not half a copy: it may be followed again
             self._shard.durable(_nothing)
 
-    def _shadow(self, slot: int) -> Shadow:
+    def _shadow(self, slot: int) -> Standby:
         """What we have of the slot; an empty one if nothing."""
         role = self._roles.get(slot)
         shadow = role.take_shadow() if role is not None else None
         if shadow is not None:
             return shadow
-        return self._followers.unfollow(slot) or self._recovered.pop(slot, None) or Shadow(self._shard.new_engine(slot))
+        return (
+            self._followers.unfollow(slot) or self._recovered.pop(slot, None) or Standby(self._shard.new_engine(slot))
+        )
 
     # ── taking over ────────────────────────────────────────────────────────────────────────────────
 
@@ -562,7 +564,7 @@ class Node:
         stepping = self._roles[slot] = role.steps_down(epoch)
         if engine is None:
             # It had not begun: the shadow is as it was.
-            shadow = role.shadow or Shadow(self._shard.new_engine(slot))
+            shadow = role.shadow or Standby(self._shard.new_engine(slot))
             self._stepped_down(slot, shadow, epoch)
             return
         # Small state from memory, messages from the log: the engine may have taken messages that were never sealed,
@@ -573,7 +575,7 @@ class Node:
         stepping.keeps(LastState(metas))
         if self._leaving:
             return  # what is on the disk is read at the next start
-        shadow = Shadow(self._shard.new_engine(slot))
+        shadow = Standby(self._shard.new_engine(slot))
         shadow.restore(metas, (), producers)
 
         def done(error: BaseException | None) -> None:
@@ -586,7 +588,7 @@ class Node:
 
         self._read_back.begin(slot, shadow, done)
 
-    def _stepped_down(self, slot: int, shadow: Shadow, epoch: int) -> None:
+    def _stepped_down(self, slot: int, shadow: Standby, epoch: int) -> None:
         self._roles[slot] = self._roles[slot].stands(epoch)
         self._followers.follow(shadow, epoch)
         record = self._records.get(slot)

@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.core.states import StateTable
 
-from .standby import LastState, Shadow
+from .standby import LastState, Standby
 
 RETRY_S: Final = 0.2
 """How soon a change of a record that was not answered is tried again."""
@@ -101,7 +101,7 @@ class SlotRole:
         self.gathered = False
         self.kept: LastState | None = None
         self.patience = RETRY_S
-        self.shadow: Shadow | None = None
+        self.shadow: Standby | None = None
 
     @classmethod
     def follows(cls, epoch: int) -> SlotRole:
@@ -141,11 +141,11 @@ class SlotRole:
         """It has stepped down, and follows."""
         return SlotRole(SLOT.to(self.state, RoleState.FOLLOWING), epoch)
 
-    def starts_from(self, shadow: Shadow) -> None:
+    def starts_from(self, shadow: Standby) -> None:
         """What there is of it while it is about to be led here."""
         self.shadow = shadow
 
-    def take_shadow(self) -> Shadow | None:
+    def take_shadow(self) -> Standby | None:
         """Takes that out: its engine lives, or it follows."""
         shadow, self.shadow = self.shadow, None
         return shadow

@@ -61,7 +61,7 @@ class LastState:
             yield self.records[at : at + _BIT]
 
 
-class Shadow:
+class Standby:
     """Memory: the engine's small state, and some 500 B per live run (at most twice as many runs as are alive).
 
     size   runs kept.

@@ -10,7 +10,7 @@ Rule: whoever wants to look at a slot outside of a turn has the rest of it done 
 
 # Example. A COMMIT of 50,000 SENDs, 10 µs each: half a second. In pieces of 100 units it is 500 steps of the loop;
 # between them sockets, leases and heart-beats are served, while inbox and engines of this owner stand still and
-# nothing is sealed (Commits.keep_open). A crash within: nothing of it was sealed, so nothing of it happened (C54).
+# nothing is sealed (GroupCommit.keep_open). A crash within: nothing of it was sealed, so nothing of it happened (C54).
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from ..spec.model import AddressOwner, AddressSpec, BrokerSpec, Resource, Secret
 from ..spec.names import ADDRESS, BROKER, Id
 from ..world import entries
 from ..world.cluster import Cluster
-from ..world.resource_cache import World, place_of
+from ..world.resource_cache import ResourceCache, place_of
 from ..world.statuses import Statuses
 from ..world.traffic import Traffic
 from . import passcodes, speaking
@@ -42,11 +42,12 @@ class Raced(BrokerError):
     """Somebody else changed a key meanwhile; to be tried again."""
 
 
-class Keyed:
+class EtcdReconciler:
     """`pending`: by the id of a broker, resources that wait for members to apply their revision, and that revision."""
 
     def __init__(
-        self, world: World, kube: Kube, statuses: Statuses, events: Events, clock: Clock, traffic: Traffic | None = None
+        self, world: ResourceCache, kube: Kube, statuses: Statuses, events: Events, clock: Clock,
+        traffic: Traffic | None = None,
     ) -> None:  # fmt: skip
         self._world = world
         self._kube = kube

@@ -26,7 +26,7 @@ from ..spec.names import Id
 from ..world import counts, entries, templates
 from ..world.cluster import Cluster
 from ..world.counts import Counts
-from ..world.resource_cache import World
+from ..world.resource_cache import ResourceCache
 from ..world.statuses import Statuses
 from . import edges, owners
 from .owners import Scaling, Versions
@@ -52,7 +52,7 @@ class Workloads:
 
     def __init__(
         self,
-        world: World,
+        world: ResourceCache,
         kube: Kube,
         statuses: Statuses,
         events: Events,

@@ -23,7 +23,7 @@ from ..spec.model import BrokerSpec, Resource, Table
 from ..spec.names import Id, etcd_prefix
 from .cluster import Cluster
 from .possession import Holder
-from .resource_cache import World, own_etcd
+from .resource_cache import ResourceCache, own_etcd
 
 log = logging.getLogger("stampede.operator")
 
@@ -31,7 +31,7 @@ log = logging.getLogger("stampede.operator")
 class Connections:
     """changed(broker, part, names): see Cluster."""
 
-    def __init__(self, world: World, kube: Kube, changed: Callable[[Id, str, list[str]], None]) -> None:
+    def __init__(self, world: ResourceCache, kube: Kube, changed: Callable[[Id, str, list[str]], None]) -> None:
         self._world = world
         self._kube = kube
         self._changed = changed

@@ -19,7 +19,7 @@ from ..kube.kube import Kube, KubeError
 from ..spec import names
 from ..spec.model import Resource
 from ..spec.names import BROKER, Id
-from .resource_cache import World, slim
+from .resource_cache import ResourceCache, slim
 
 log = logging.getLogger("stampede.operator")
 
@@ -33,7 +33,7 @@ LOOK_S = 15.0
 class Ownership:
     """me: NAMESPACE/LEASE of this operator."""
 
-    def __init__(self, kube: Kube, world: World, events: Events, clock: Clock, me: str) -> None:
+    def __init__(self, kube: Kube, world: ResourceCache, events: Events, clock: Clock, me: str) -> None:
         self._kube = kube
         self._world = world
         self._events = events

@@ -27,7 +27,7 @@ Claim = tuple[str, str, str]
 """(namespace, broker, place of the key below `config/`)."""
 
 
-class World:
+class ResourceCache:
     """again(id): whoever shares a claim with a resource that has come, changed or gone."""
 
     def __init__(self, again: Callable[[Id], None]) -> None:

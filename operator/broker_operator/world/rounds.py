@@ -16,7 +16,7 @@ from ..spec.conditions import rfc3339
 from ..spec.model import Resource
 from ..spec.names import ADDRESS, Id
 from .asking import NoAnswer, Owners
-from .resource_cache import World
+from .resource_cache import ResourceCache
 from .traffic import IDLE, PIECE, RATE, Traffic
 
 log = logging.getLogger("stampede.operator")
@@ -27,7 +27,7 @@ ROUND_S = 10.0
 class Rounds:
     """look_at(id): the status of this Address is to be written anew."""
 
-    def __init__(self, world: World, traffic: Traffic, look_at: Callable[[Id], None], clock: Clock) -> None:
+    def __init__(self, world: ResourceCache, traffic: Traffic, look_at: Callable[[Id], None], clock: Clock) -> None:
         self._world = world
         self._traffic = traffic
         self._look_at = look_at

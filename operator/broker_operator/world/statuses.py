@@ -11,11 +11,11 @@ from ..kube.events import Events, turned
 from ..kube.kube import Kube, KubeError
 from ..spec.conditions import Condition, new_status
 from ..spec.model import Resource, Table
-from .resource_cache import World, slim
+from .resource_cache import ResourceCache, slim
 
 
 class Statuses:
-    def __init__(self, kube: Kube, world: World, events: Events) -> None:
+    def __init__(self, kube: Kube, world: ResourceCache, events: Events) -> None:
         self._kube = kube
         self._world = world
         self._events = events

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.core.commands import Disconnect, Publish
-from broker.core.effects import Crowd, Done
+from broker.core.effects import AddressBlocked, Done
 from broker.core.reasons import Reason
 from broker.edge.session import blocked_sends
 from broker.edge.session.session import Session
@@ -29,7 +29,7 @@ class Full(Bench):
         self.port.commands.clear()
 
     def told(self, full: bool, passing: bool = False) -> None:
-        self.edge.on_effects([Crowd(self.session_.id, self.first.slot, self.first.address, full, passing)])
+        self.edge.on_effects([AddressBlocked(self.session_.id, self.first.slot, self.first.address, full, passing)])
 
     def consumes(self) -> None:
         self.session_.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/other\n\n\0")

@@ -11,7 +11,7 @@ import pytest
 
 from broker.config.settings import EngineSettings
 from broker.core.commands import BLOCK, Grant
-from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Refused
+from broker.core.effects import AddressBlocked, BrowseEnd, ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.message import Run
 from broker.core.reasons import Reason
@@ -166,7 +166,7 @@ async def test_what_is_for_nobody_here_is_for_who_asks_besides():
     bench.edge.give_others_to(others.append)
     bench.edge.on_effects(list(nobody))
     assert others == nobody
-    bench.edge.on_effects([Crowd(999, 1, "a", True)])
+    bench.edge.on_effects([AddressBlocked(999, 1, "a", True)])
     assert len(others) == len(nobody)
 
 

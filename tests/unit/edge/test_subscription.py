@@ -206,7 +206,7 @@ def test_room_that_was_held_back_is_given_at_once():
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Fan:
+class SplitSubscription:
     def __init__(self, *parts: Any, whole: bool = False) -> None:
         self.parts = list(parts)
         self.whole = whole
@@ -235,7 +235,7 @@ def test_a_part_knows_where_others_are_missing():
     one, two, other = subscription(), subscription(), subscription()
     two.slot, other.slot, other.address = 4, 5, "b"
     for part in (one, two, other):
-        part.join(Fan(one, two, other))
+        part.join(SplitSubscription(one, two, other))
     assert list(one.lacking([3, 4, 5])) == [5], "that one is of another address"
     assert [part.address for part in one.addresses()] == ["a", "b"]
     one.leave_others()
@@ -244,9 +244,9 @@ def test_a_part_knows_where_others_are_missing():
 
 def test_one_that_is_in_all_slots_lacks_none():
     sub = subscription()
-    sub.join(Fan(*[sub] * SLOTS))
+    sub.join(SplitSubscription(*[sub] * SLOTS))
     assert sub.spread and not sub.wide
-    sub.join(Fan(*[sub] * SLOTS, whole=True))
+    sub.join(SplitSubscription(*[sub] * SLOTS, whole=True))
     assert sub.wide and not sub.spread and list(sub.lacking([7, 8])) == []
 
 

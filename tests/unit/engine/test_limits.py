@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker.core.address import Outcome
 from broker.core.commands import Decide, Hold, Prepare, Publish, Settle
-from broker.core.effects import Crowd
+from broker.core.effects import AddressBlocked
 from broker.core.errors import Code, RefusedError
 from broker.engine.state import limits
 
@@ -19,7 +19,7 @@ from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, ids, ref
 
 
 def crowds(effects: list) -> list[tuple[int, bool]]:
-    return [(e.session, e.full) for e in effects if isinstance(e, Crowd)]
+    return [(e.session, e.full) for e in effects if isinstance(e, AddressBlocked)]
 
 
 def stock(world: World, address: str = "q") -> tuple[int, int]:

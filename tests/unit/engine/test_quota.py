@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from broker.config.addressing import AddressSettings
-from broker.engine.address.quota import EASE, Book, Stock
+from broker.engine.address.quota import EASE, AddressUsage, QueueUsage
 
 
-def stock_of(**settings: object) -> Stock:
-    stock = Stock("a")
+def stock_of(**settings: object) -> AddressUsage:
+    stock = AddressUsage("a")
     stock.bound(AddressSettings(**settings))
     return stock
 
 
 def test_those_who_wait_go_on_when_an_eighth_is_free_and_not_before():
     stock = stock_of(full_policy="BLOCK", max_size_messages=80)
-    book = Book(stock)
+    book = QueueUsage(stock)
     book.change(80, 800)
     assert stock.full()
     book.change(1 - 80 // EASE, 0)
@@ -26,7 +26,7 @@ def test_those_who_wait_go_on_when_an_eighth_is_free_and_not_before():
 
 def test_bytes_ease_like_messages():
     stock = stock_of(full_policy="BLOCK", max_size_bytes=8000)
-    book = Book(stock)
+    book = QueueUsage(stock)
     book.change(10, 7001)
     assert not stock.full()
     assert not stock.eased()
@@ -36,7 +36,7 @@ def test_bytes_ease_like_messages():
 
 def test_a_stock_is_the_sum_of_its_books():
     stock = stock_of(full_policy="BLOCK", max_size_messages=80)
-    one, other = Book(stock), Book(stock)
+    one, other = QueueUsage(stock), QueueUsage(stock)
     one.change(3, 30)
     other.change(4, 50)
     one.change(-1, -10)
@@ -48,7 +48,7 @@ def test_a_stock_is_the_sum_of_its_books():
 
 def test_a_book_never_holds_less_than_nothing():
     stock = stock_of(full_policy="BLOCK", max_size_messages=80)
-    book = Book(stock)
+    book = QueueUsage(stock)
     book.change(2, 20)
     book.change(-5, -100)
     assert (book.messages, stock.messages, stock.nbytes) == (0, 0, 0)

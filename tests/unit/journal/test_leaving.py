@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from broker.journal.log.live_index import _CHUNKS, Books
+from broker.journal.log.live_index import _CHUNKS, LiveIndex
 from broker.journal.log.ranges import _CHUNK, LiveRanges
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import live_ids, maintain, open_journal, put, sent, settled
@@ -14,9 +14,9 @@ from tests.unit.journal.support import live_ids, maintain, open_journal, put, se
 MANY = 12_000
 
 
-def filled(patient: bool) -> Books:
+def filled(patient: bool) -> LiveIndex:
     """Two queues of a slot and one of another, every second message alive; some have large bodies."""
-    books = Books()
+    books = LiveIndex()
     if patient:
         books.be_patient()
     for number in range(3):
@@ -29,7 +29,7 @@ def filled(patient: bool) -> Books:
     return books
 
 
-def counted(books: Books) -> tuple[list[int], dict[int, int], list[int]]:
+def counted(books: LiveIndex) -> tuple[list[int], dict[int, int], list[int]]:
     while books.leaving:
         books.let_go()
     live = [book.live for book in books.segments.values()]
@@ -40,8 +40,8 @@ def counted(books: Books) -> tuple[list[int], dict[int, int], list[int]]:
 def test_a_queue_that_goes_costs_a_step_what_a_few_chunks_cost(monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
     """A purge of 100,000 messages, every second of them alive, was a step of 7 ms here alone."""
     books, taken = filled(patient=True), []
-    uncount = Books._uncount
-    monkeypatch.setattr(Books, "_uncount", lambda *args: (taken.append(len(args[2])), uncount(*args))[1])
+    uncount = LiveIndex._uncount
+    monkeypatch.setattr(LiveIndex, "_uncount", lambda *args: (taken.append(len(args[2])), uncount(*args))[1])
     books.settle(1, 1, [(1, MANY)]) if whole else books.drop(1)
     assert sum(taken) == 0 and not books.live(1, 1, 1, MANY)
     while books.leaving:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.journal.log.live_index import Books, SegmentBook
+from broker.journal.log.live_index import LiveIndex, SegmentBook
 
 
-def books(*segments: int) -> tuple[Books, list[SegmentBook]]:
-    made = Books()
+def books(*segments: int) -> tuple[LiveIndex, list[SegmentBook]]:
+    made = LiveIndex()
     return made, [made.open_segment(number, 1000) for number in segments]
 
 
-def alive(made: Books) -> dict[int, tuple[int, int]]:
+def alive(made: LiveIndex) -> dict[int, tuple[int, int]]:
     return {number: (book.live, book.total) for number, book in made.segments.items()}
 
 

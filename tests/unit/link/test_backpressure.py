@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.effects import Crowd
+from broker.core.effects import AddressBlocked
 from tests.unit.link.two import SLOT, TOKEN, Two, publish
 
 
@@ -16,12 +16,12 @@ def two():
 
 
 def tell(two, owner, full, session=1, passing=False):
-    owner.effects(Crowd(TOKEN << 40 | session, SLOT, "a", full, passing))
+    owner.effects(AddressBlocked(TOKEN << 40 | session, SLOT, "a", full, passing))
     two.world.run()
 
 
 def told(two):
-    return [(c.session, c.slot, c.address, c.full) for c in two.edge.of(Crowd)]
+    return [(c.session, c.slot, c.address, c.full) for c in two.edge.of(AddressBlocked)]
 
 
 def test_the_edge_hears_of_it_and_of_its_end(two):
@@ -48,7 +48,7 @@ def test_both_reasons_end_with_their_leader(two):
     for passing in (False, True):
         tell(two, two.a, True, passing=passing)
     two.fail_over()
-    ended = [crowd.passing for crowd in two.edge.of(Crowd) if not crowd.full]
+    ended = [crowd.passing for crowd in two.edge.of(AddressBlocked) if not crowd.full]
     assert sorted(ended) == [False, True]
 
 
@@ -57,7 +57,7 @@ def test_who_is_not_read_for_an_owner_is_read_when_that_has_gone(two):
     tell(two, two.a, True, passing=True)
     two.world.cut()
     two.world.run()
-    assert [(crowd.full, crowd.passing) for crowd in two.edge.of(Crowd)][2:3] == [(False, True)]
+    assert [(crowd.full, crowd.passing) for crowd in two.edge.of(AddressBlocked)][2:3] == [(False, True)]
 
 
 def test_an_old_leader_is_not_heard(two):

@@ -10,14 +10,16 @@ from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import UNLIMITED, Hold, Publish, Settle, Subscribe, Transact
 from broker.core.message import BLOB, DURABLE, Blob, Run
 from broker.core.spans import append_ids
-from broker.link.edge_side.consumer_replay import TRIES_SLACK, Mirrored, PendingCommand, held, size_of
+from broker.link.edge_side.consumer_replay import TRIES_SLACK, PendingCommand, ReplayedConsumer, held, size_of
 
 
-def consumer(ack: AckMode = AckMode.INDIVIDUAL, room: int = UNLIMITED, browse: bool = False) -> Mirrored:
-    return Mirrored(Subscribe(3, 1, 9, 7, "a", Routing.ANYCAST, ack, room=room, browse=browse))
+def consumer(ack: AckMode = AckMode.INDIVIDUAL, room: int = UNLIMITED, browse: bool = False) -> ReplayedConsumer:
+    return ReplayedConsumer(Subscribe(3, 1, 9, 7, "a", Routing.ANYCAST, ack, room=room, browse=browse))
 
 
-def give(to: Mirrored, *ids: int, durable: bool = True, attempts: int = 0, cost: int = 10, blob: bool = False) -> Run:
+def give(
+    to: ReplayedConsumer, *ids: int, durable: bool = True, attempts: int = 0, cost: int = 10, blob: bool = False
+) -> Run:
     flags = (DURABLE if durable else 0) | (BLOB if blob else 0)
     run = Run(list(ids), b"", [b"\n\0"] * len(ids), 2 * len(ids), flags, attempts=attempts)
     to.delivered(run, cost)
@@ -27,26 +29,26 @@ def give(to: Mirrored, *ids: int, durable: bool = True, attempts: int = 0, cost:
 numbers = iter(range(1, 10_000))
 
 
-def settle(of: Mirrored, *ids: int, outcome: Outcome = Outcome.ACK) -> PendingCommand:
+def settle(of: ReplayedConsumer, *ids: int, outcome: Outcome = Outcome.ACK) -> PendingCommand:
     entry = PendingCommand(next(numbers), Settle(3, 1, 0, 7, ids, outcome), 0, 0)
     of.set_aside(entry, ids)
     return entry
 
 
-def hold(of: Mirrored, *ids: int) -> PendingCommand:
+def hold(of: ReplayedConsumer, *ids: int) -> PendingCommand:
     entry = PendingCommand(next(numbers), Hold(3, 1, 0, 7, ids), 0, 0)
     of.set_aside(entry, ids)
     return entry
 
 
-def told(of: Mirrored) -> list[tuple[int, int]]:
+def told(of: ReplayedConsumer) -> list[tuple[int, int]]:
     """Messages that the next owner hears it has."""
     command = of.again(1)
     assert command.resume is not None
     return command.resume.held
 
 
-def firm(of: Mirrored) -> list[tuple[int, int]]:
+def firm(of: ReplayedConsumer) -> list[tuple[int, int]]:
     command = of.again(1)
     assert command.resume is not None
     return command.resume.firm

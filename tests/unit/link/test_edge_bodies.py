@@ -12,7 +12,7 @@ from broker.core.message import BLOB, Blob, Run
 from broker.link.bodies.edge_bodies import CHUNK, MOVED, WINDOW
 from broker.link.bodies.owner_bodies import OwnerBodies
 from broker.link.codec import command_codec
-from broker.link.edge_side.consumer_replay import Mirrored, PendingCommand
+from broker.link.edge_side.consumer_replay import PendingCommand, ReplayedConsumer
 from broker.link.owner_port import Away, Rotten
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import run_of
@@ -235,7 +235,7 @@ def test_a_body_that_is_lost_is_told_from_an_owner_that_has_other_trouble(place,
 @pytest.mark.parametrize("mode", [AckMode.CLIENT, AckMode.INDIVIDUAL])
 def test_a_message_whose_body_is_lost_takes_none_of_its_neighbours_along(mode):
     """Those before it came to the client, and it has said nothing of them."""
-    consumer = Mirrored(Subscribe(SLOT, 1, 1, 7, "q", Routing.ANYCAST, mode))
+    consumer = ReplayedConsumer(Subscribe(SLOT, 1, 1, 7, "q", Routing.ANYCAST, mode))
     for i in (1, 2, 3):
         consumer.delivered(run_of(b"x", ids=[i]), 10)
     entry = PendingCommand(1, Settle(SLOT, 1, 0, 7, [2], Outcome.UNREADABLE), 0, 0)

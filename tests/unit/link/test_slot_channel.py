@@ -8,7 +8,7 @@ from broker.core.effects import Done, Refused
 from broker.core.errors import Code
 from broker.core.message import NO_IDS, Blob, Run
 from broker.link.codec.codec import SLOT_BITS, Open
-from broker.link.edge_side.consumer_replay import Mirrored
+from broker.link.edge_side.consumer_replay import ReplayedConsumer
 from broker.link.edge_side.slot_channel import SlotChannel, answer
 
 SLOT = 3
@@ -46,13 +46,13 @@ def publish(blob: bool = False) -> Publish:
     return Publish(SLOT, 1, 0, "a", Routing.ANYCAST, run)
 
 
-def consumer(lane: SlotChannel, number: int = 7, room: int = 100, session: int = 1) -> Mirrored:
-    made = Mirrored(Subscribe(SLOT, session, 5, number, "a", Routing.ANYCAST, AckMode.INDIVIDUAL, room=room))
+def consumer(lane: SlotChannel, number: int = 7, room: int = 100, session: int = 1) -> ReplayedConsumer:
+    made = ReplayedConsumer(Subscribe(SLOT, session, 5, number, "a", Routing.ANYCAST, AckMode.INDIVIDUAL, room=room))
     lane.begin(made)
     return made
 
 
-def give(to: Mirrored, *ids: int) -> None:
+def give(to: ReplayedConsumer, *ids: int) -> None:
     to.delivered(Run(list(ids), b"", [b"\n\0"] * len(ids), 2 * len(ids)), 10)
 
 
@@ -206,7 +206,7 @@ class Body:
 
 def test_a_barrier_marks_what_auto_consumers_were_given() -> None:
     lane, _ = channel()
-    auto = Mirrored(Subscribe(SLOT, 1, 5, 8, "a", Routing.ANYCAST, AckMode.AUTO))
+    auto = ReplayedConsumer(Subscribe(SLOT, 1, 5, 8, "a", Routing.ANYCAST, AckMode.AUTO))
     lane.begin(auto)
     give(auto, 1, 2)
     barrier = lane.mark()

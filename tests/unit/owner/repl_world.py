@@ -25,7 +25,7 @@ from broker.owner.replication.follower import FollowerHome, Followers
 from broker.owner.replication.leader import LeaderHome, Leaders
 from broker.owner.replication.peer import Identity
 from broker.owner.replication.replica_check import Inspector
-from broker.owner.slots.standby import Shadow
+from broker.owner.slots.standby import Standby
 from broker.seams.stream import Ended, EndKind
 from tests.sim.disk import SimDisk
 
@@ -248,7 +248,7 @@ class Owner:
         self.begun: set[int] = set()
         self.engines: dict[int, Engine] = {}
         self.known: dict[int, SlotRecord] = {}
-        self.shadows: dict[int, Shadow] = {}
+        self.shadows: dict[int, Standby] = {}
         self.busy: set[int] = set()
         self.next_id: dict[int, int] = {}
         self._recover()
@@ -379,8 +379,8 @@ class Owner:
 
     # the node
 
-    def new_shadow(self, slot: int) -> Shadow:
-        return Shadow(Engine(slot, EngineSettings()))
+    def new_shadow(self, slot: int) -> Standby:
+        return Standby(Engine(slot, EngineSettings()))
 
     def small(self, slot: int) -> list[MetaRecord]:
         return (self.engines.get(slot) or self.shadows[slot]).snapshot()

@@ -7,7 +7,7 @@ import pytest
 from broker.config.settings import EngineSettings, JournalSettings, Settings
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Disconnect, Publish, Subscribe, Transact, Unsubscribe
-from broker.core.effects import Crowd, Deliver, Done
+from broker.core.effects import AddressBlocked, Deliver, Done
 from broker.core.ids import slot_of
 from broker.core.message import NO_IDS, Run
 from broker.owner.shard.deferred import PIECE_NS, TURN_NS
@@ -128,12 +128,12 @@ def test_whoever_waits_is_told_and_his_later_commands_keep_their_order(world: Wo
     world.shard.submit([world.flood(1), world.flood(2), Publish(slot_of(OTHER), FLOODER, 3, OTHER, Routing.ANYCAST,
                         run_of(b"\n\0"))])  # fmt: skip
     world.turn()
-    crowds = [effect for effect in world.effects if isinstance(effect, Crowd)]
+    crowds = [effect for effect in world.effects if isinstance(effect, AddressBlocked)]
     assert [(crowd.session, crowd.address, crowd.full) for crowd in crowds] == [(FLOODER, TOPIC, True)]
     world.shard.submit([Disconnect(slot_of(OTHER), FLOODER)])
     world.machine.quiesce()
     assert world.done(FLOODER) == [1, 2, 3]
-    crowds = [effect for effect in world.effects if isinstance(effect, Crowd)]
+    crowds = [effect for effect in world.effects if isinstance(effect, AddressBlocked)]
     assert [crowd.full for crowd in crowds] == [True, False]
     assert not world.shard._deferred.waiting
     assert not world.shard.engines[slot_of(TOPIC)]._slot.seen, "nothing is kept of what was looked at"

@@ -8,7 +8,7 @@ from broker.core.records import MetaRecord
 from broker.engine.recovery import slot_restore
 from broker.journal.log import items
 from broker.owner.replication import leader
-from broker.owner.slots.standby import Shadow
+from broker.owner.slots.standby import Standby
 from broker.rpc.v1 import replica_pb2 as pb
 from tests.unit.owner.repl_world import World
 
@@ -35,14 +35,14 @@ def test_a_follower_whose_shadow_throws_stops_and_reads_its_log_anew(monkeypatch
     """The journal has the item already, and the leader need not send it again: the shadow would lead with a hole."""
     world = ready_world()
     leader, follower = world.leader(SLOT), world.owners["o1"]
-    original = Shadow.apply
+    original = Standby.apply
 
     def apply(shadow, changes, journal):
         if journal is follower.journal and not follower.throws:
             raise KeyError("planted")
         original(shadow, changes, journal)
 
-    monkeypatch.setattr(Shadow, "apply", apply)
+    monkeypatch.setattr(Standby, "apply", apply)
     leader.send(SLOT)
     with pytest.raises(KeyError, match="planted"):
         world.run(0.1)

@@ -11,7 +11,7 @@ import pytest
 from broker.config.settings import Settings
 from broker.core.errors import JournalDead, JournalError, JournalFull
 from broker.owner.commit import group_commit
-from broker.owner.commit.group_commit import FULL_RETRY_S, LAZY_BYTES, LAZY_S, PIECE, Commits
+from broker.owner.commit.group_commit import FULL_RETRY_S, LAZY_BYTES, LAZY_S, PIECE, GroupCommit
 
 from .hand_io import HandIo
 
@@ -33,7 +33,7 @@ class Disk:
         self.stats = SimpleNamespace(
             full_waits=0, commits=0, waits_for_room=self._waited, pauses_producers=lambda: self._log("paused")
         )
-        self.commits = Commits(
+        self.commits = GroupCommit(
             Settings(), self, self, self.stats, self.io, self.prepare_io, lambda *timer: self.timers.append(timer), self
         )
 

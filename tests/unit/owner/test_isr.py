@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.slots import SlotRecord
-from broker.owner.replication.isr import UNKNOWN, Lead, LeaderState, Progress, Track, epoch_at, judged
+from broker.owner.replication.isr import UNKNOWN, FollowerProgress, LeaderState, LedSlot, Progress, epoch_at, judged
 
 ME, IN, OUT = "o0", "o1", "o2"
 
@@ -13,7 +13,7 @@ ME, IN, OUT = "o0", "o1", "o2"
 def led(began_with=10, written=0, counting=0):
     """A slot with one follower in sync and one that is not. We began with so much, have written and count so much
     more."""
-    lead = Lead(SlotRecord(7, 1, ME, (ME, IN, OUT), (ME, IN)), ME, 2, began_with, 1)
+    lead = LedSlot(SlotRecord(7, 1, ME, (ME, IN, OUT), (ME, IN)), ME, 2, began_with, 1)
     for each in range(written):
         lead.sealed(2 + each, began_with + 1 + each, 10)
     has(lead, IN, began_with + counting)
@@ -105,15 +105,15 @@ def test_nobody_is_judged_by_what_we_do_not_have():
 
 def test_what_a_follower_says_it_has_counts_only_on_our_lineage():
     for state, counts in ((Progress.TAIL, 7), (Progress.AHEAD, UNKNOWN), (Progress.UNFIT, UNKNOWN)):
-        track = Track(7, OUT)
+        track = FollowerProgress(7, OUT)
         track.answers(state, 7, 10, 3)
         assert (track.acked, track.floor, track.answered, track.sent) == (counts, 10, 3, max(counts, 0))
 
 
 def test_who_is_asked_anew_has_said_nothing():
-    track = Track(7, OUT)
+    track = FollowerProgress(7, OUT)
     track.answers(Progress.TAIL, 7, 10, 3)
-    for before in (track, Track(7, OUT)):
+    for before in (track, FollowerProgress(7, OUT)):
         again = before.anew()
         assert (again.state, again.acked, again.sent, again.floor, again.answered) == (Progress.ASKED, UNKNOWN, 0, 0, 0)
         assert not again.moving
@@ -124,7 +124,7 @@ def test_who_is_asked_anew_has_said_nothing():
 
 def test_commits_count_up_to_the_one_before_the_first_that_is_held_back():
     """Commit 1 stands for what was there, 2 and 3 hold an item each."""
-    lead = Lead(SlotRecord(7, 1, ME, (ME, IN), (ME, IN)), ME, 2, 10, 1)
+    lead = LedSlot(SlotRecord(7, 1, ME, (ME, IN), (ME, IN)), ME, 2, 10, 1)
     lead.sealed(2, 11, 100)
     lead.sealed(3, 12, 30)
     lead.sealed(3, 13, 5)
@@ -140,7 +140,7 @@ def test_commits_count_up_to_the_one_before_the_first_that_is_held_back():
 
 
 def test_what_counts_at_once_is_counted_together():
-    lead = Lead(SlotRecord(7, 1, ME, (ME, IN), (ME, IN)), ME, 2, 10, 1)
+    lead = LedSlot(SlotRecord(7, 1, ME, (ME, IN), (ME, IN)), ME, 2, 10, 1)
     lead.sealed(2, 11, 100)
     lead.sealed(3, 12, 30)
     has(lead, IN, 12)
@@ -148,13 +148,13 @@ def test_what_counts_at_once_is_counted_together():
 
 
 def test_a_leader_without_followers_waits_for_nobody():
-    lead = Lead(SlotRecord(7, 1, ME, (ME,), (ME,)), ME, 1, 10, 1)
+    lead = LedSlot(SlotRecord(7, 1, ME, (ME,), (ME,)), ME, 1, 10, 1)
     lead.sealed(2, 11, 100)
     assert lead.advance() == 100
 
 
 def test_with_less_than_min_in_sync_nothing_counts_whatever_they_have():
-    lead = Lead(SlotRecord(7, 1, ME, (ME, IN, OUT), (ME, IN)), ME, 3, 10, 1)
+    lead = LedSlot(SlotRecord(7, 1, ME, (ME, IN, OUT), (ME, IN)), ME, 3, 10, 1)
     has(lead, IN, 10)
     assert lead.advance() == -1 and lead.state is LeaderState.BEGUN
 
@@ -193,7 +193,7 @@ def test_a_newer_record_keeps_what_is_known_of_those_who_stay():
 
 def test_all_is_at_rest_when_everybody_is_live_and_in_sync_and_nothing_is_proposed():
     all_in, one_out = SlotRecord(7, 1, ME, (ME, IN, OUT), (ME, IN, OUT)), SlotRecord(7, 1, ME, (ME, IN, OUT), (ME, IN))
-    lead = Lead(all_in, ME, 2, 10, 1)
+    lead = LedSlot(all_in, ME, 2, 10, 1)
     has(lead, IN, 10), has(lead, OUT, 10)
     lead.renew_live()
     assert lead.at_rest()
@@ -209,7 +209,7 @@ def test_all_is_at_rest_when_everybody_is_live_and_in_sync_and_nothing_is_propos
 
 def wanted_of(in_sync, min_in_sync, lost=(), **states):
     """The isr that is wanted where the others are LIVE and have nothing, but for those named."""
-    lead = Lead(SlotRecord(7, 1, ME, (ME, IN, OUT), in_sync), ME, min_in_sync, 10, 1)
+    lead = LedSlot(SlotRecord(7, 1, ME, (ME, IN, OUT), in_sync), ME, min_in_sync, 10, 1)
     for member, (state, acked) in states.items():
         has(lead, member, acked, state)
     return lead.wanted(lost)

@@ -10,7 +10,7 @@ import pytest
 from broker.config.settings import EngineSettings
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Prepare, Publish, Settle, Subscribe, Transact
-from broker.core.effects import Crowd, Deliver, Refused, Turn
+from broker.core.effects import AddressBlocked, Deliver, Refused, Turn
 from broker.core.errors import Code
 from broker.core.memory import NEVER, Memory
 from broker.core.records import RunRecord
@@ -93,7 +93,7 @@ class Desk:
 
 
 def crowds(effects: list[Any]) -> list[tuple[int, str, bool]]:
-    return [(e.session, e.address, e.full) for e in effects if isinstance(e, Crowd)]
+    return [(e.session, e.address, e.full) for e in effects if isinstance(e, AddressBlocked)]
 
 
 def test_queues_below_their_own_limit_go_to_disk_near_the_bound_and_the_largest_first() -> None:

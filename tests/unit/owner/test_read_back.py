@@ -6,7 +6,7 @@ import pytest
 
 from broker.owner.slots import read_back
 from broker.owner.slots.read_back import ReadBack
-from broker.owner.slots.standby import Shadow
+from broker.owner.slots.standby import Standby
 from tests.unit.journal.nodes import Node
 from tests.unit.journal.support import commit, sent
 
@@ -44,7 +44,7 @@ class World:
         return shadow
 
 
-class Gathered(Shadow):
+class Gathered(Standby):
     def __init__(self):
         self.ids = []
 

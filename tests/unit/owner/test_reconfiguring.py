@@ -14,7 +14,7 @@ from broker.engine.engine import Engine
 from broker.engine.recovery.slot_restore import Restore
 from broker.engine.routing import declare
 from broker.owner.shard.reconfiguring import PIECE
-from broker.owner.slots.standby import Shadow
+from broker.owner.slots.standby import Standby
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of
@@ -122,7 +122,7 @@ def test_a_slot_that_is_led_from_now_on_begins_some_queues_a_turn(
     world.shard.submit([publish("a", f"q{n}") for n in range(MANY)])
     world.machine.quiesce()
     slot, settings = slot_of("a"), world.shard.settings.engine
-    shadow = Shadow(Engine(slot, settings))
+    shadow = Standby(Engine(slot, settings))
     shadow.apply(world.shard.engines[slot].snapshot(), world.shard.journal)
     world.shard.drop(slot)
     world.machine.quiesce()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.core.effects import Turn
-from broker.owner.commit.release_gate import Gates, Touched
+from broker.owner.commit.release_gate import ReleaseGate, Touched
 
 
 @dataclass
@@ -44,16 +44,16 @@ class Replicas:
         return slot not in self.silent
 
 
-def world() -> tuple[Gates, Replicas]:
+def world() -> tuple[ReleaseGate, Replicas]:
     replicas = Replicas()
-    return Gates(replicas), replicas  # type: ignore[arg-type]
+    return ReleaseGate(replicas), replicas  # type: ignore[arg-type]
 
 
 def touched(*engines: Engine) -> Touched:
     return dict.fromkeys(engines)  # type: ignore[arg-type]
 
 
-def release(gates: Gates, committed: int) -> list[Any]:
+def release(gates: ReleaseGate, committed: int) -> list[Any]:
     """Engines that were touched by it, in order."""
     out: Touched = {}
     gates.release(committed, Turn(0, committed), out)

@@ -10,13 +10,13 @@ from broker.core.message import DURABLE, Run
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 from broker.engine.engine import Engine
 from broker.journal.log import format as f
-from broker.owner.slots.standby import PRUNE_SLACK, Shadow, joined
+from broker.owner.slots.standby import PRUNE_SLACK, Standby, joined
 from tests.harness.queues import stats
 
 QUEUE = {"id": 1, "name": "a", "address": "a", "routing": 1, "auto": False, "subscription": False}
 
 
-class Books:
+class LiveIndex:
     """journal.settled, from a set of live ids."""
 
     def __init__(self, *live: int) -> None:
@@ -34,7 +34,7 @@ def run(first, count=1, dedup=None):
 
 
 def shadow_of(*changes, books):
-    shadow = Shadow(Engine(7, EngineSettings()))
+    shadow = Standby(Engine(7, EngineSettings()))
     shadow.apply([MetaRecord(7, "queue", QUEUE), *changes], books)
     return shadow
 
@@ -53,15 +53,15 @@ def queue_of(engine):
 
 
 def test_promotion_brings_what_is_alive():
-    books = Books(2, 3, 10, 11)
+    books = LiveIndex(2, 3, 10, 11)
     shadow = shadow_of(run(10, 2), run(1, 3), run(5, 2), SettleRecord(7, 1, [(1, 1), (5, 6)]), books=books)
     engine = promoted(shadow, books)
     assert queue_of(engine)["paged"] == 4
 
 
 def test_two_copies_of_a_run_count_once():
-    books = Books(1, 2, 3, 4)
-    shadow = Shadow(Engine(7, EngineSettings()))
+    books = LiveIndex(1, 2, 3, 4)
+    shadow = Standby(Engine(7, EngineSettings()))
     halves = [(run(1, 4), {1: [(3, 4)]}), (run(1, 4), {1: [(1, 2)]})]
     shadow.restore([MetaRecord(7, "queue", QUEUE)], halves, {})
     assert queue_of(promoted(shadow, books))["paged"] == 4
@@ -75,14 +75,14 @@ def test_joined():
 
 
 def test_a_number_that_was_taken_by_the_leader_is_known():
-    books = Books(1)
+    books = LiveIndex(1)
     shadow = shadow_of(run(1, dedup=(99, 5)), books=books)
     engine = promoted(shadow, books)
     assert engine.duplicate((99, 5)) and not engine.duplicate((99, 6))
 
 
 def test_dead_runs_are_forgotten():
-    books = Books()
+    books = LiveIndex()
     shadow = shadow_of(books=books)
     for first in range(1, 5 * PRUNE_SLACK):
         shadow.apply([run(first)], books)
@@ -99,7 +99,7 @@ def test_memory_of_a_run_of_one_message():
         )
         flags, payload = f.run_payload(RunRecord(7, "orders.of.somebody", [1], body, dedup=(token, first)))
         items.append((flags, b"".join(payload)))
-    shadow, books = Shadow(Engine(7, EngineSettings())), Books(*range(1, count + 1))
+    shadow, books = Standby(Engine(7, EngineSettings())), LiveIndex(*range(1, count + 1))
     tracemalloc.start()
     try:
         for flags, data in items:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.config.settings import EngineSettings, JournalSettings, Settings
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import Disconnect, Publish, Settle, Subscribe, Transact
-from broker.core.effects import Crowd, Deliver, Done
+from broker.core.effects import AddressBlocked, Deliver, Done
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
 from broker.engine.state.slot import MESSAGES
@@ -60,7 +60,7 @@ def test_who_sends_to_many_waits_for_his_copies_and_nobody_else_does() -> None:
     world.shard.submit([world.loud(seq) for seq in range(1, 9)])
     turns = [world.turn()]
     assert world.done(LOUD) == [1]
-    crowds = [effect for effect in world.effects if isinstance(effect, Crowd)]
+    crowds = [effect for effect in world.effects if isinstance(effect, AddressBlocked)]
     assert [(crowd.session, crowd.address, crowd.full) for crowd in crowds] == [(LOUD, TOPIC, True)]
     for seq in range(1, 20):
         world.shard.submit([world.polite(seq)])
@@ -74,7 +74,7 @@ def test_who_sends_to_many_waits_for_his_copies_and_nobody_else_does() -> None:
     assert sum(len(effect.run.records) for effect in sent) == 8 * READ * MANY
     first = [record for effect in sent if effect.consumer == 1 for record in effect.run.records]
     assert first == sorted(first) and world.done(LOUD) == list(range(1, 9))
-    crowds = [effect for effect in world.effects if isinstance(effect, Crowd)]
+    crowds = [effect for effect in world.effects if isinstance(effect, AddressBlocked)]
     assert [crowd.full for crowd in crowds] == [True, False] and not world.shard._deferred.waiting
 
 

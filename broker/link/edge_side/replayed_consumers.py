@@ -10,22 +10,22 @@ from collections.abc import Iterable
 
 from broker.core.commands import Command, Disconnect, Hold, Settle, Subscribe, Unsubscribe
 
-from .consumer_replay import Mirrored, PendingCommand
+from .consumer_replay import PendingCommand, ReplayedConsumer
 from .routes import Routes
 from .slot_channel import SlotChannel
 
 
-class MirroredConsumers:
+class ReplayedConsumers:
     """by_number   those that live."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
-        self.by_number: dict[int, Mirrored] = {}
+        self.by_number: dict[int, ReplayedConsumer] = {}
 
     def follow(self, lane: SlotChannel, entry: PendingCommand, command: Command) -> None:
         """The command leaves."""
         if isinstance(command, Subscribe):
-            consumer = Mirrored(command)
+            consumer = ReplayedConsumer(command)
             entry.concerns(consumer)
             command.settle_by_edge(consumer.confirms and not command.browse)
             self.by_number[command.consumer] = consumer
@@ -53,13 +53,13 @@ class MirroredConsumers:
             for consumer in self._routes.lane(command.slot).of_session(command.session):
                 consumer.closes()
 
-    def end(self, lane: SlotChannel, consumer: Mirrored) -> Iterable[PendingCommand]:
+    def end(self, lane: SlotChannel, consumer: ReplayedConsumer) -> Iterable[PendingCommand]:
         """It is no more. Returns the Holds that were answered, and say what an open transaction claims of it."""
         lane.end(consumer)
         self.by_number.pop(consumer.number, None)
         return [hold for hold in dict.fromkeys(consumer.holds.values()) if hold.answered]
 
 
-def lives(lane: SlotChannel, consumer: Mirrored | None) -> bool:
+def lives(lane: SlotChannel, consumer: ReplayedConsumer | None) -> bool:
     """It has not ended in its slot."""
     return consumer is not None and lane.consumers.get(consumer.number) is consumer

@@ -10,7 +10,7 @@ import pytest
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Command, Disconnect, Grant, Hold, Settle, Subscribe, Unsubscribe
 from broker.core.message import Run
-from broker.link.edge_side.mirrored_consumers import MirroredConsumers, lives
+from broker.link.edge_side.replayed_consumers import ReplayedConsumers, lives
 from broker.link.edge_side.slot_channel import SlotChannel
 
 SLOT, SESSION = 3, 1
@@ -19,7 +19,7 @@ SLOT, SESSION = 3, 1
 @pytest.fixture
 def world() -> Any:
     lane = SlotChannel(SLOT, 0.0)
-    made = SimpleNamespace(lane=lane, mirrored=MirroredConsumers(SimpleNamespace(lane=lambda slot: lane)))  # type: ignore[arg-type]
+    made = SimpleNamespace(lane=lane, mirrored=ReplayedConsumers(SimpleNamespace(lane=lambda slot: lane)))  # type: ignore[arg-type]
 
     def leave(command: Command) -> Any:
         entry = lane.keep(command, 0, 0)
