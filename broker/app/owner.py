@@ -282,7 +282,7 @@ class OwnerProcess(ClusterProcess):
         self.followers.start(
             FollowerHome(
                 durable=self.shard.durable,
-                new_shadow=lambda slot: Standby(self.shard.new_engine(slot)),
+                new_standby=lambda slot: Standby(self.shard.new_engine(slot)),
                 deposed=self.node.deposed,
                 lost=self._lost,
                 released=self.node.released,

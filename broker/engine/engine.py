@@ -381,8 +381,8 @@ class Engine:
             self.restore_dedup(token, number)
 
     def hand_over(self) -> list[MetaRecord]:
-        """The small state for the shadow that follows the next leader; nothing may be handled after that. What may have
-        been delivered is marked in it, or in the log (`dispatched`)."""
+        """The small state for the standby that follows the next leader; nothing may be handled after that. What may
+        have been delivered is marked in it, or in the log (`dispatched`)."""
         return self.snapshot()
 
     def make_room(self) -> None:

@@ -359,7 +359,7 @@ class Journal:
         return DigestReader(slot, self._store, self._books, self._appender)
 
     def survey(self, slot: int) -> Survey:
-        """All that lives in the slot now, without bodies, for a shadow. close() it."""
+        """All that lives in the slot now, without bodies, for a standby. close() it."""
         survey = Survey(slot, self._store, self._books, self._appender)
         with self._store.lock:
             # Under the lock and in the loop's thread, in one step with the view: a run that is moved from now on is

@@ -66,7 +66,7 @@ class Link:
 
 
 class Replica:
-    """A journal, its disk, and the small state that its shadows would have."""
+    """A journal, its disk, and the small state that its standbys would have."""
 
     def __init__(self, number: int, seed: int, settings: JournalSettings, tail: int) -> None:
         self.number = number

@@ -24,7 +24,7 @@ from broker.journal.replica.seeds import SeedReader
 from broker.link.codec import command_codec
 from broker.link.edge_side.consumer_replay import ReplayedConsumer
 from broker.link.edge_side.slot_channel import SlotChannel
-from broker.link.owner_side.attach_barrier import Anteroom
+from broker.link.owner_side.attach_barrier import AttachBarrier
 from broker.link.owner_side.edge_peer import EdgePeer
 from broker.link.owner_side.link_server import LinkServer
 from broker.owner.replication.follower import Followers
@@ -267,7 +267,7 @@ def test_what_a_broken_stream_has_lost_counts(monkeypatch):
 
 def test_a_new_leader_takes_messages_before_it_knows_who_subscribes(monkeypatch):
     """A bug that was there once, and the next one."""
-    monkeypatch.setattr(Anteroom, "passes", lambda *_: True)
+    monkeypatch.setattr(AttachBarrier, "passes", lambda *_: True)
     assert found_by("missed", trait="watched", faults=("transfer",)) is not None
 
 

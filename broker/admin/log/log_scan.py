@@ -32,7 +32,7 @@ _RUN: Final = Struct("<24xQI4xII6x")
 assert _RUN.size == f.RUN_FIXED.size
 
 
-class _Sieve:
+class _ScanFilter:
     """What of the records is for this reader, and the names of their queues."""
 
     def __init__(self, wanted: Wanted, names: QueueNames) -> None:
@@ -131,19 +131,19 @@ async def answers(
 ) -> AsyncGenerator[pb.ScanBatch, None]:
     """`most` records in one turn of the loop, `budget` bytes in one answer, about."""
     under = scan(history, parts)
-    sieve = _Sieve(wanted, names)
+    wanted_rows = _ScanFilter(wanted, names)
     known = {slot: part.due for slot, part in parts.items()}
     pieces: list[bytes] = []
     nbytes = count = 0
     while under.left:
         before = under.place
         found = under.read(history.ahead_of(before.segment), most)
-        new = sieve.keep(under.data, found)
+        new = wanted_rows.keep(under.data, found)
         pieces += new
         nbytes += sum(map(len, new))
         count += 1
         if nbytes >= budget or count % TURNS == 0:
-            yield _answer(pieces, sieve, parts, known, False)
+            yield _answer(pieces, wanted_rows, parts, known, False)
             pieces, nbytes = [], 0
         if under.thirsty:
             await asyncio.get_running_loop().run_in_executor(pool, under.fill)
@@ -153,14 +153,14 @@ async def answers(
             raise OffsetExpired(slot, part.due, history.earliest(slot))
         await turns.next()
     remember(history, under)
-    yield _answer(pieces, sieve, parts, known, True)
+    yield _answer(pieces, wanted_rows, parts, known, True)
 
 
 def _answer(
-    pieces: list[bytes], sieve: _Sieve, parts: dict[int, SlotPart], known: dict[int, int], done: bool
+    pieces: list[bytes], wanted_rows: _ScanFilter, parts: dict[int, SlotPart], known: dict[int, int], done: bool
 ) -> pb.ScanBatch:
-    answer = pb.ScanBatch(records=b"".join(pieces), queues=sieve.queues, done=done)
-    sieve.queues = []
+    answer = pb.ScanBatch(records=b"".join(pieces), queues=wanted_rows.queues, done=done)
+    wanted_rows.queues = []
     for slot, part in parts.items():
         if part.due != known[slot] or done:
             known[slot] = part.due

@@ -6,7 +6,7 @@ and a little longer (a client that reconnects is not worth a second look at ever
 
 # Example. Consumer 7 wants "a = 1", 8 the same, 9 "b = 1" and none of its own session's messages.
 #     bits      7 and 8 share bit 1: a bit is a wish, not a consumer. 9 has bit 2
-#     message   a = 1 and b = 1, of 9's session: the sieve says bits 3; the origin takes bit 2 away: bits 1, for 7 and
+#     message   a = 1 and b = 1, of 9's session: the index says bits 3; the origin takes bit 2 away: bits 1, for 7 and
 #               8
 #     leave     7 and 8 go: bit 1 is retired. Buckets keep its answers, nobody is asked for it
 #     join      a client with "a = 1" comes back: bit 1 again, and nothing that waits has to be looked at anew
@@ -29,7 +29,7 @@ from ..messages.unloaded import Stub
 from .consumer import Consumer
 from .match_buckets import LOOSE, NOBODY, Far, Key, MatchBucket
 from .message_groups import Groups
-from .selector_index import Sieve
+from .selector_index import SelectorIndex
 
 _RETIRED = 8
 """Selectors nobody has any more, whose answers are kept."""
@@ -75,8 +75,9 @@ class Eligibility:
     hungry     in the last turn somebody could have taken more than memory had for him."""
 
     __slots__ = (
-        "_always", "_audiences", "_bits", "_origins", "_retired", "_sieve", "_strangers", "_used", "address", "asked",
-        "buckets", "exclusive", "groups", "hungry", "known", "learning", "newest", "paused", "strange", "transit",
+        "_always", "_audiences", "_bits", "_origins", "_retired", "_selectors", "_strangers", "_used", "address",
+        "asked", "buckets", "exclusive", "groups", "hungry", "known", "learning", "newest", "paused", "strange",
+        "transit",
     )  # fmt: skip
 
     def __init__(self, address: str) -> None:
@@ -104,7 +105,7 @@ class Eligibility:
         """Session → bits of those consumers."""
         self._always = 0
         """Bits that every message has, but for its origin."""
-        self._sieve = Sieve(address)
+        self._selectors = SelectorIndex(address)
         self._used = 0
         """Bits of `_bits`."""
 
@@ -243,14 +244,14 @@ class Eligibility:
     def _changed(self) -> None:
         """Who asks what has changed."""
         self._audiences.clear()
-        self.known = self._sieve.asked | self._always
+        self.known = self._selectors.asked | self._always
 
     def _ask(self, wish: Wish) -> None:
         """Somebody has it now."""
         predicate, session = wish
         bit = self._bits[wish]
         if predicate is not None:
-            self._sieve.add(bit, predicate)
+            self._selectors.add(bit, predicate)
         else:
             self._always |= bit
         if session:
@@ -261,7 +262,7 @@ class Eligibility:
         predicate, session = wish
         bit = self._bits[wish]
         if predicate is not None:
-            self._sieve.remove(bit, predicate)
+            self._selectors.remove(bit, predicate)
         else:
             self._always &= ~bit
         if session:
@@ -320,14 +321,14 @@ class Eligibility:
         """Whose selectors would have cost too much since the last time that this was asked, and over what."""
         return [
             ([consumer for consumer in queue.consumers if consumer.bit & bit], why)
-            for bit, why in self._sieve.take_overran()
+            for bit, why in self._selectors.take_overran()
         ]
 
     def look(self, run: Run, most: int = 0) -> tuple[dict[int, list[int]] | int, int, int]:
         """(bits → indices of the messages they match, an int: all messages match these; of so many messages, from the
         first on; nanoseconds that took, roughly). most: of these, about; 0: all of the run is looked at."""
-        found, count = self._sieve.sift(run, most)
-        return self._known_of(run, found), count, self._sieve.index.work
+        found, count = self._selectors.sift(run, most)
+        return self._known_of(run, found), count, self._selectors.index.work
 
     def _known_of(self, run: Run, found: dict[int, list[int]] | int) -> dict[int, list[int]] | int:
         """The same, with what is known of all messages of the run."""

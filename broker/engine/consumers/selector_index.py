@@ -17,7 +17,7 @@ from broker.selector import Index, Predicate
 from broker.selector.heads import head_of, shared
 
 
-class Sieve:
+class SelectorIndex:
     """asked     bits of all its selectors.
     overran   bits of those that would have cost too much, and over what.
     address   of the messages, for AMQAddress."""

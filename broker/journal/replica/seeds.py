@@ -1,4 +1,4 @@
-"""Reading all that lives in one slot, while the log goes on: copies for new replicas, and surveys for shadows.
+"""Reading all that lives in one slot, while the log goes on: copies for new replicas, and surveys for standbys.
 
 Rule: what is read is what lived at the moment of the call, whatever is settled or moved meanwhile: the books of
 the slot are copied and the segments pinned. Made in the loop's thread, read in one other thread.
@@ -124,7 +124,7 @@ class SlotReader:
 
 
 class Survey(SlotReader):
-    """For a shadow: runs without bodies, as recovery gives them.
+    """For a standby: runs without bodies, as recovery gives them.
 
     strays   what does not last, and lives on nevertheless in the books of a process that leads the slot no more: its
              end, to be appended (nothing is written) when all has been read."""
@@ -149,7 +149,7 @@ class Survey(SlotReader):
         return list(islice(self._rest, count)) or None
 
     def _has(self, found: Iterable[tuple[RunRecord, Settled]]) -> None:
-        # A shadow takes runs in the order of ids; the log has copies out of order. Without bodies they are small.
+        # A standby takes runs in the order of ids; the log has copies out of order. Without bodies they are small.
         self._rest = iter(sorted(found, key=lambda found: found[0].run.ids[0]))
 
 
@@ -159,7 +159,7 @@ def read_together(surveys: Sequence[Survey]) -> None:
     found: dict[Survey, list[tuple[RunRecord, Settled]]] = {survey: [] for survey in surveys}
     for survey in surveys:
         survey._may_read()
-    # After a crash of an owner 100 slots may want a shadow at once. One pass each would read the log 100 times.
+    # After a crash of an owner 100 slots may want a standby at once. One pass each would read the log 100 times.
     for number in sorted({number for survey in surveys for number in survey._numbers}):
         here: dict[int, list[Survey]] = {}
         for survey in surveys:

@@ -25,7 +25,7 @@ Peer = TypeVar("Peer")
 Waiting = Command | Open
 
 
-class Anteroom(Generic[Peer]):
+class AttachBarrier(Generic[Peer]):
     """Slots that are led here and do not take everything yet.
 
     waiting   slot → whose it is, behind which Open of his it came, what it is."""

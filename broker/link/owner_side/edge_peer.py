@@ -56,7 +56,7 @@ from ..codec.codec import (
 from ..codec.command_codec import take_commands
 from ..codec.effect_codec import DownBuilder
 from ..stats import LinkStats
-from .attach_barrier import Anteroom, Waiting
+from .attach_barrier import AttachBarrier, Waiting
 from .attachments import NOT_YET, Attached, Attachments
 
 SWEPT = 10_000
@@ -90,7 +90,7 @@ class EdgePeerUser(Protocol):
     new_body: NewBody
     open_body: OpenBody
     find_body: FindBody
-    anteroom: Anteroom[EdgePeer]
+    attach_barrier: AttachBarrier[EdgePeer]
 
     def flush_soon(self, peer: EdgePeer) -> None: ...
     def published(self, slot: int, dedup: tuple[int, int]) -> bool: ...
@@ -193,7 +193,7 @@ class EdgePeer:
         if up.batch:
             self._taken = up.batch
         moved: dict[int, None] = {}
-        waiting = self._user.anteroom.waiting
+        waiting = self._user.attach_barrier.waiting
         # In order. An Open changes what those behind it find.
         for command in asked:
             if isinstance(command, Open):
@@ -213,12 +213,12 @@ class EdgePeer:
 
     def _waits(self, command: Waiting) -> bool:
         """The slot does not take everything yet. True: this waits, or has been answered here."""
-        anteroom, opening = self._user.anteroom, self._openings[command.slot]
-        if anteroom.passes(self, opening, command):
+        attach_barrier, opening = self._user.attach_barrier, self._openings[command.slot]
+        if attach_barrier.passes(self, opening, command):
             return False
         # Behind what the edges of its consumers have told by now, or not at all.
         if not isinstance(command, Prepare) or self._admit_settles(command):
-            anteroom.hold(self, opening, command)
+            attach_barrier.hold(self, opening, command)
         return True
 
     def let_in(self, opening: int, command: Waiting) -> Command | None:
@@ -245,8 +245,8 @@ class EdgePeer:
         if command.told:
             if self.leads(command.slot) and epoch == command.epoch:
                 self.told[command.slot] = epoch
-                self._user.anteroom.told(command.slot)
-                if not (command.slot in self._user.anteroom.waiting and self._waits(command)):
+                self._user.attach_barrier.told(command.slot)
+                if not (command.slot in self._user.attach_barrier.waiting and self._waits(command)):
                     self.bodies.told(command.slot)
         elif epoch == command.epoch:
             # Equal, not "at least": edge and owner must mean the same leadership, or the one would tell and the other

@@ -39,7 +39,7 @@ from ..codec.command_codec import MAX_MESSAGE_BYTES
 from ..owner_port import EffectListener
 from ..questions import OperatorAnswers
 from ..stats import LinkStats
-from .attach_barrier import Anteroom
+from .attach_barrier import AttachBarrier
 from .edge_peer import EdgePeer, Resting, edge_of
 
 log = logging.getLogger("stampede.link")
@@ -81,7 +81,7 @@ class LinkServer:
         self.stats = LinkStats()
         self.served: dict[int, int] = {}
         self.resting: dict[int, Resting] = {}
-        self.anteroom: Anteroom[EdgePeer] = Anteroom()
+        self.attach_barrier: AttachBarrier[EdgePeer] = AttachBarrier()
         self.batch_bytes = settings.cluster.batch_bytes
         self.silence_s = settings.cluster.dead_after_ms / 1000
         self.new_body = new_body
@@ -127,7 +127,7 @@ class LinkServer:
         if resting is not None and resting.epoch == epoch and resting.ends:
             self._take(resting.ends)
         if news is not None:
-            self.anteroom.open(slot, news)
+            self.attach_barrier.open(slot, news)
         # One for each edge, not for each of its clients.
         for peer in self._peers.values():
             peer.other(SlotState(slot, epoch, SERVING))
@@ -135,7 +135,7 @@ class LinkServer:
 
     def let_in(self, slot: int) -> None:
         """The slot takes everything from now on, and first what has waited for that."""
-        waiting = self.anteroom.close(slot)
+        waiting = self.attach_barrier.close(slot)
         # Admitted in their order, each by what is so now.
         commands = [command for peer, opening, waits in waiting if (command := peer.let_in(opening, waits)) is not None]
         for peer in dict.fromkeys([peer for peer, _, _ in waiting]):
@@ -153,7 +153,7 @@ class LinkServer:
             return
         if not over:
             self.resting[slot] = Resting(epoch)
-        self.anteroom.close(slot)
+        self.attach_barrier.close(slot)
         for peer in self._peers.values():
             if slot in peer.opened:
                 peer.moved(slot)
@@ -293,7 +293,7 @@ class LinkServer:
         self._take(commands)
         # Also without effects: that the batch was taken has to be told, for the edge's next one waits for it.
         self.flush_soon(peer)
-        self.anteroom.call()
+        self.attach_barrier.call()
 
     def _take(self, commands: list[Command]) -> None:
         if commands and self._submit(commands) and not self._congested:

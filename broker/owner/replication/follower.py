@@ -64,7 +64,7 @@ class FollowerLog(Protocol):
 class FollowerHome:
     """Whom the follower side asks and tells, all in the loop's thread.
 
-    durable     Shard.durable.    new_shadow  an empty one.
+    durable     Shard.durable.    new_standby  an empty one.
     deposed     (slot, epoch): somebody leads the slot in this epoch, which may be news.
     lost        (owner id, why): a leader's stream broke or fell silent; why = "": it has a new one.
     released    its leader has resigned the slot: `promised_until` does not lie ahead any more.
@@ -72,7 +72,7 @@ class FollowerHome:
     thrown      Shard.thrown."""
 
     durable: Callable[[Callable[[], None]], None]
-    new_shadow: Callable[[int], Standby]
+    new_standby: Callable[[int], Standby]
     deposed: Callable[[int, int], None]
     lost: Callable[[str, str], None]
     released: Callable[[int], None]
@@ -110,7 +110,7 @@ class Followers:
         """Leader's id → its stream."""
         self._patience: dict[str, Patience] = {}
         """Leader's id → ours with it."""
-        self._shadows: dict[int, Standby] = {}
+        self._standbys: dict[int, Standby] = {}
         self._sources: dict[int, LeaderStream] = {}
         """Slot → the stream whose items count."""
         self._asked: dict[int, tuple[LeaderStream, int]] = {}
@@ -143,10 +143,10 @@ class Followers:
 
     # ── for the node ───────────────────────────────────────────────────────────────────────────────
 
-    def follow(self, shadow: Standby, epoch: int) -> None:
-        """Follows the slot from where the shadow is, whoever leads it in this epoch or a later one."""
-        slot = shadow.slot
-        self._shadows[slot] = shadow
+    def follow(self, standby: Standby, epoch: int) -> None:
+        """Follows the slot from where the standby is, whoever leads it in this epoch or a later one."""
+        slot = standby.slot
+        self._standbys[slot] = standby
         # An epoch that is known is never forgotten, wherever it was heard.
         self._known[slot] = max(epoch, self._known.get(slot, 0))
         waiting = self._asked.pop(slot, None)
@@ -157,7 +157,7 @@ class Followers:
                 stream.answer([slot])
 
     def unfollow(self, slot: int) -> Standby | None:
-        """Takes nothing more for the slot; promises that were given stay. The shadow, if it was followed."""
+        """Takes nothing more for the slot; promises that were given stay. The standby, if it was followed."""
         source = self._sources.pop(slot, None)
         if source is not None:
             self._detach(slot, source)
@@ -166,7 +166,7 @@ class Followers:
         if slot in self._partial:
             self._forget(slot)
         self._counted.pop(slot, None)
-        return self._shadows.pop(slot, None)
+        return self._standbys.pop(slot, None)
 
     def promised_until(self, slot: int) -> float:
         """Monotonic time before which no higher epoch of the slot may be activated here."""
@@ -177,7 +177,7 @@ class Followers:
 
     def known(self, slot: int) -> bool:
         """Was follow() called for it (and not unfollow())."""
-        return slot in self._shadows
+        return slot in self._standbys
 
     def counted(self, slot: int) -> int | None:
         """The last item of a slot followed here that is known to count; None: nobody has said so yet."""
@@ -185,12 +185,12 @@ class Followers:
 
     def queues(self, slot: int) -> list[Queue]:
         """Of a slot followed here."""
-        shadow = self._shadows.get(slot)
-        return shadow.engine.queues() if shadow is not None else []
+        standby = self._standbys.get(slot)
+        return standby.engine.queues() if standby is not None else []
 
     def keeper(self, slot: int) -> Standby | None:
         """Who keeps the small state of a slot followed here."""
-        return self._shadows.get(slot)
+        return self._standbys.get(slot)
 
     # ── for the streams ────────────────────────────────────────────────────────────────────────────
 
@@ -237,7 +237,7 @@ class Followers:
         # From here on, though the journal may not know it for a while: an older leader's question that comes late
         # must not take the place of this one's.
         self._known[slot] = epoch
-        if slot not in self._shadows:
+        if slot not in self._standbys:
             # It is led here, or its log is being read: the node makes it a followed one.
             self._asked[slot] = (stream, epoch)
             self.home.deposed(slot, epoch)
@@ -262,11 +262,11 @@ class Followers:
         self._counted.pop(slot, None)
         self.journal.reset_slot(slot)
         self.journal.end_seed(slot, [], 0)
-        self._renew_shadow(slot)
+        self._renew_standby(slot)
 
-    def _renew_shadow(self, slot: int) -> None:
-        self._shadows[slot].discard()
-        self._shadows[slot] = self.home.new_shadow(slot)
+    def _renew_standby(self, slot: int) -> None:
+        self._standbys[slot].discard()
+        self._standbys[slot] = self.home.new_standby(slot)
 
     def _detach(self, slot: int, source: LeaderStream) -> None:
         source.left(slot)
@@ -310,7 +310,7 @@ class Followers:
         self._counted.pop(slot, None)
         self.journal.reset_slot(slot)
         self._partial.add(slot)
-        self._renew_shadow(slot)
+        self._renew_standby(slot)
 
     def end_seed(self, slot: int, lineage: list[tuple[int, int]], lsn: int) -> None:
         self.journal.end_seed(slot, lineage, lsn)
@@ -320,10 +320,10 @@ class Followers:
         return slot in self._partial
 
     def apply(self, slot: int, changes: list[Change]) -> None:
-        """What the journal has taken. A shadow that throws has a hole and would lead with it, for the log is whole and
+        """What the journal has taken. A standby that throws has a hole and would lead with it, for the log is whole and
         nobody sends the item again: the owner stops, and a restart reads the log anew (ADR 8)."""
         try:
-            self._shadows[slot].apply(changes, self.journal)
+            self._standbys[slot].apply(changes, self.journal)
         except Exception as error:
             self.home.thrown(error)
             raise
@@ -335,8 +335,8 @@ class Followers:
 
     def look(self, slot: int, found: Found) -> None:
         """At what is followed, for its leader."""
-        shadow = self._shadows[slot]
-        self.home.look(slot, shadow.snapshot(), shadow.kept(), found)
+        standby = self._standbys[slot]
+        self.home.look(slot, standby.snapshot(), standby.kept(), found)
 
     def _tick(self) -> None:
         if self._stopped:
@@ -359,7 +359,7 @@ class Followers:
                 asked.stale(slot, self.journal.epoch(slot))
 
     def metrics(self) -> Iterable[Metric]:
-        runs = sum([shadow.size for shadow in self._shadows.values()])
+        runs = sum([standby.size for standby in self._standbys.values()])
         yield Metric("stomp_followed_slots", "gauge", "Slots that follow a leader now.", [({}, len(self._sources))])
         yield Metric("stomp_shadow_runs", "gauge", "Runs of messages known of followed slots.", [({}, runs)])
         yield Metric("stomp_seeded_total", "counter", "Copies of slots begun here.", [({}, self.seeded)])

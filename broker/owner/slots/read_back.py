@@ -1,10 +1,10 @@
-"""What an owner that steps down reads back of its log: shadows of the slots that it led.
+"""What an owner that steps down reads back of its log: standbys of the slots that it led.
 
 An owner that was taken for dead steps down in a hundred slots at once, and before it follows them they may have one
 copy less than they need. The log belongs to all slots, so all that wait at a time are read in one pass: a pass each
 would take a hundred times as long.
 
-Rule: one thread reads, and nobody else has a shadow before `done`. Must not know who leads.
+Rule: one thread reads, and nobody else has a standby before `done`. Must not know who leads.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .standby import Standby
 
 Done = Callable[[BaseException | None], None]
 AT_ONCE = 1 << 20
-"""Runs given to a shadow in one go."""
+"""Runs given to a standby in one go."""
 
 
 class _Wait:
     """One slot that waits for its turn. error: why it could not be read."""
 
-    __slots__ = ("error", "shadow", "survey")
+    __slots__ = ("error", "standby", "survey")
 
-    def __init__(self, survey: Survey, shadow: Standby) -> None:
+    def __init__(self, survey: Survey, standby: Standby) -> None:
         self.survey = survey
-        self.shadow = shadow
+        self.standby = standby
         self.error: BaseException | None = None
 
 
@@ -43,9 +43,9 @@ class ReadBack:
         self._durable = durable
         self._waiting: deque[_Wait] = deque()
 
-    def begin(self, slot: int, shadow: Standby, done: Done) -> None:
-        """Gives the shadow all that lives in the slot now; done(why not)."""
-        wait = _Wait(self._journal.survey(slot), shadow)
+    def begin(self, slot: int, standby: Standby, done: Done) -> None:
+        """Gives the standby all that lives in the slot now; done(why not)."""
+        wait = _Wait(self._journal.survey(slot), standby)
 
         def due() -> None:
             # In the loop's thread; taken out in the other one. A deque allows that without a lock.
@@ -71,9 +71,9 @@ class ReadBack:
                 read_together([wait.survey for wait in batch])
             for wait in batch:
                 while (more := wait.survey.read(AT_ONCE)) is not None:
-                    wait.shadow.found(more)
+                    wait.standby.found(more)
         except BaseException as error:
-            # All of the batch: half a shadow must not follow.
+            # All of the batch: half a standby must not follow.
             for wait in batch:
                 wait.error = error
         finally:

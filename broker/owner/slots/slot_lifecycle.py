@@ -10,12 +10,12 @@ every in-sync follower has everything. Must not know where records come from, no
 #                               resigns
 #     → TAKING_OVER             epoch 5 is written (begin_epoch): from now on B takes nothing of A. All of the isr are
 #                               asked what they have, and are given what they lack. Nothing is taken or handed out
-#     → LEADING                 everything counts on all of them (when_ready): the shadow becomes the engine. Messages
+#     → LEADING                 everything counts on all of them (when_ready): the standby becomes the engine. Messages
 #                               that may have been delivered say `redelivered`
 #     gather                    edges attach the consumers that held something of the slot: for 0.2 s, or until all
 #                               live edges have come, nothing is handed out, or what they hold would be given to
 #                               others
-# On A, when it hears of epoch 5 from the store or from a follower: STEPPING_DOWN, its log is read back into a shadow,
+# On A, when it hears of epoch 5 from the store or from a follower: STEPPING_DOWN, its log is read back into a standby,
 # then FOLLOWING. What A has told stands on B; what it has not may be lost, and its edges ask B.
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ no longer than this: what a slow edge's clients hold would be given to others, a
 without a durable name miss what comes before they do."""
 LOOK_S = 0.01
 RECOVER_PIECE = 512
-"""Records given to shadows between two turns of the loop at a start."""
+"""Records given to standbys between two turns of the loop at a start."""
 ROUSE_RUNS = 1000
 """Of a slot that is taken over, given to its engine in one go (some 10 ms); meanwhile others are served."""
 
@@ -90,7 +90,7 @@ class Leading(Protocol):
 class FollowerPort(Protocol):
     """The follower side (follower.py)."""
 
-    def follow(self, shadow: Standby, epoch: int) -> None: ...
+    def follow(self, standby: Standby, epoch: int) -> None: ...
     def unfollow(self, slot: int) -> Standby | None: ...
     def promised_until(self, slot: int) -> float: ...
 
@@ -156,22 +156,22 @@ class Node:
         yield from self._shard.reading()
         recovered = self._journal.recovered
         # Everything begins as a follower, also what was led before: only a record says who leads now.
-        shadows = {slot: Standby(self._shard.new_engine(slot)) for slot in sorted(recovered.slots)}
+        standbys = {slot: Standby(self._shard.new_engine(slot)) for slot in sorted(recovered.slots)}
         done = count(1)
         for meta in recovered.metas:
-            if meta.slot in shadows:
-                shadows[meta.slot].restore_meta(meta)
+            if meta.slot in standbys:
+                standbys[meta.slot].restore_meta(meta)
             if not next(done) % RECOVER_PIECE:
                 yield
         for slot, producers in recovered.producers.items():
-            if slot in shadows:
-                shadows[slot].restore_producers(producers)
+            if slot in standbys:
+                standbys[slot].restore_producers(producers)
         for found in recovered.runs():
-            if found[0].slot in shadows:
-                shadows[found[0].slot].found([found])
+            if found[0].slot in standbys:
+                standbys[found[0].slot].found([found])
             if not next(done) % RECOVER_PIECE:
                 yield
-        self._recovered = shadows
+        self._recovered = standbys
 
     def on_record(self, slot: int, record: SlotRecord | None) -> None:
         """The slot's record is this now. None: it is gone; that is nobody's plan, so nothing is done."""
@@ -221,15 +221,15 @@ class Node:
         if engine is not None:
             return engine.snapshot()
         role = self._roles.get(slot)
-        return role.shadow.snapshot() if role is not None and role.shadow is not None else []
+        return role.standby.snapshot() if role is not None and role.standby is not None else []
 
     def keeper(self, slot: int) -> Standby | LastState | None:
         """Who keeps the small state of a slot neither led nor followed yet."""
-        # What an engine that has gone left; else the shadow that is about to become one, or what the start found.
+        # What an engine that has gone left; else the standby that is about to become one, or what the start found.
         role = self._roles.get(slot)
         if role is not None and role.kept is not None:
             return role.kept
-        taking = role.shadow if role is not None and role.state in BEFORE else None
+        taking = role.standby if role is not None and role.state in BEFORE else None
         return taking or self._recovered.get(slot)
 
     def deposed(self, slot: int, epoch: int) -> None:
@@ -259,7 +259,7 @@ class Node:
         self._suspended = True
         for slot in self.led():
             role = self._roles[slot]
-            # Nothing was told in it yet, and its shadow is whole: stepping down costs nothing.
+            # Nothing was told in it yet, and its standby is whole: stepping down costs nothing.
             if role.state in BEFORE:
                 self._step_down(slot, role, role.epoch)
                 continue
@@ -287,7 +287,7 @@ class Node:
         slot = record.slot
         role = self._roles.get(slot)
         if role is not None and role.state is RoleState.STEPPING_DOWN:
-            return  # applied when the shadow stands
+            return  # applied when the standby stands
         if record.leader == self.me:
             if not self._suspended:
                 self._lead(record, role)
@@ -322,7 +322,7 @@ class Node:
         role = self._roles[slot] = SlotRole.is_named(role, record.epoch)
         # I8: whoever got that promise may hand out until then.
         wait = self._followers.promised_until(slot) - self._clock.monotonic()
-        role.starts_from(self._shadow(slot))
+        role.starts_from(self._standby(slot))
         if wait > 0:
             self._later(wait, partial(self._take_over, slot, role))
         else:
@@ -357,9 +357,9 @@ class Node:
     def _follow(self, record: SlotRecord, role: SlotRole | None) -> None:
         slot = record.slot
         if role is None:
-            shadow = self._shadow(slot)
+            standby = self._standby(slot)
             self._roles[slot] = SlotRole.follows(record.epoch)
-            self._followers.follow(shadow, record.epoch)
+            self._followers.follow(standby, record.epoch)
         elif role.state is RoleState.FOLLOWING:
             role.follows_on(record.epoch)
         elif role.epoch < record.epoch:
@@ -381,22 +381,22 @@ class Node:
                 slot, record.epoch, self._journal.epoch(slot),
             )  # fmt: skip
             return
-        shadow = self._followers.unfollow(slot) if role is not None else self._recovered.pop(slot, None)
+        standby = self._followers.unfollow(slot) if role is not None else self._recovered.pop(slot, None)
         self._roles.pop(slot, None)
-        if shadow is not None:
-            shadow.discard()
+        if standby is not None:
+            standby.discard()
         if self._journal.last(slot) != (0, 0):
             log.info("slot %d: not a replica any more, its log here goes", slot)
             self._journal.reset_slot(slot)
             self._journal.end_seed(slot, [], 0)  # empty, not half a copy: it may be followed again
             self._shard.durable(_nothing)
 
-    def _shadow(self, slot: int) -> Standby:
+    def _standby(self, slot: int) -> Standby:
         """What we have of the slot; an empty one if nothing."""
         role = self._roles.get(slot)
-        shadow = role.take_shadow() if role is not None else None
-        if shadow is not None:
-            return shadow
+        standby = role.take_standby() if role is not None else None
+        if standby is not None:
+            return standby
         return (
             self._followers.unfollow(slot) or self._recovered.pop(slot, None) or Standby(self._shard.new_engine(slot))
         )
@@ -430,20 +430,20 @@ class Node:
         """Everybody in isr has everything: the engine lives."""
         if not self._current(slot, role, RoleState.TAKING_OVER):
             return
-        shadow = role.shadow
-        assert shadow is not None
+        standby = role.standby
+        assert standby is not None
         # In steps: a queue of a million messages is 10 s of restoring, and other slots of this owner have clients.
-        if not shadow.rouse(self._journal, (role.epoch - 1) << EPOCH_SHIFT, ROUSE_RUNS):
+        if not standby.rouse(self._journal, (role.epoch - 1) << EPOCH_SHIFT, ROUSE_RUNS):
             self._later(0, partial(self._activate, slot, role))
             return
-        role.take_shadow()
+        role.take_standby()
         role.leads()
 
         def begin(turn: Turn) -> Iterator[None]:
-            yield from shadow.promote(turn)
-            self._crossings.resume(shadow.engine)
+            yield from standby.promote(turn)
+            self._crossings.resume(standby.engine)
 
-        self._shard.adopt(shadow.engine, begin)
+        self._shard.adopt(standby.engine, begin)
         self._gather(slot, role)
         log.debug("slot %d: leading in epoch %d", slot, role.epoch)
         record = self._records[slot]
@@ -552,45 +552,45 @@ class Node:
     # ── stepping down ──────────────────────────────────────────────────────────────────────────────
 
     def _step_down(self, slot: int, role: SlotRole, epoch: int) -> None:
-        """Somebody else leads (or shall): from now on nothing of the slot is told here. Its log becomes a shadow."""
+        """Somebody else leads (or shall): from now on nothing of the slot is told here. Its log becomes a standby."""
         self._serving.unserve(slot, over=True)
         # From here on nothing of it is told or written, whatever callbacks still come.
         engine = self._shard.drop(slot)
-        if engine is None and role.shadow is not None and role.shadow.roused:
-            engine = role.shadow.engine
+        if engine is None and role.standby is not None and role.standby.roused:
+            engine = role.standby.engine
         self._leaders.resign(slot)
         self._journal.replicated.discard(slot)
         # A new role: callbacks of the old one compare identities, and find that theirs is over.
         stepping = self._roles[slot] = role.steps_down(epoch)
         if engine is None:
-            # It had not begun: the shadow is as it was.
-            shadow = role.shadow or Standby(self._shard.new_engine(slot))
-            self._stepped_down(slot, shadow, epoch)
+            # It had not begun: the standby is as it was.
+            standby = role.standby or Standby(self._shard.new_engine(slot))
+            self._stepped_down(slot, standby, epoch)
             return
         # Small state from memory, messages from the log: the engine may have taken messages that were never sealed,
         # and they must not come to life in a follower.
-        metas = engine.hand_over() if role.shadow is None else role.shadow.snapshot()
+        metas = engine.hand_over() if role.standby is None else role.standby.snapshot()
         producers = engine.producers()
         engine.discard()
         stepping.keeps(LastState(metas))
         if self._leaving:
             return  # what is on the disk is read at the next start
-        shadow = Standby(self._shard.new_engine(slot))
-        shadow.restore(metas, (), producers)
+        standby = Standby(self._shard.new_engine(slot))
+        standby.restore(metas, (), producers)
 
         def done(error: BaseException | None) -> None:
             if error is not None:
                 self._shard.fail(f"journal cannot be read back: {error}")
             elif self._roles.get(slot) is stepping:
-                self._stepped_down(slot, shadow, epoch)
+                self._stepped_down(slot, standby, epoch)
             else:
-                shadow.discard()
+                standby.discard()
 
-        self._read_back.begin(slot, shadow, done)
+        self._read_back.begin(slot, standby, done)
 
-    def _stepped_down(self, slot: int, shadow: Standby, epoch: int) -> None:
+    def _stepped_down(self, slot: int, standby: Standby, epoch: int) -> None:
         self._roles[slot] = self._roles[slot].stands(epoch)
-        self._followers.follow(shadow, epoch)
+        self._followers.follow(standby, epoch)
         record = self._records.get(slot)
         if record is not None and not self._ending:
             # A newer record may have come while the log was being read.

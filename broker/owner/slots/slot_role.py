@@ -23,7 +23,7 @@ class RoleState(Enum):
     """Of a slot, in one owner. The values are told to people."""
 
     FOLLOWING = "following"
-    """Its log is written by whoever leads it; a shadow follows the log. Nothing of it is told here."""
+    """Its log is written by whoever leads it; a standby follows the log. Nothing of it is told here."""
     UNPROMISED = "not promised"
     """It shall be led here, but the former leader may still hand out: our promise to it runs. The epoch is not in the
     log, nothing is written."""
@@ -40,7 +40,7 @@ class RoleState(Enum):
     newer epoch."""
     STEPPING_DOWN = "stepping down"
     """It is led elsewhere, in a newer epoch; nothing of it is told here any more, and the log is read back to make a
-    shadow. Newer records wait for that."""
+    standby. Newer records wait for that."""
 
 
 SLOT: Final = StateTable(
@@ -74,14 +74,14 @@ SLOT: Final = StateTable(
             RoleState.LEADING: "registered again, and nobody leads instead",
             RoleState.STEPPING_DOWN: "a newer epoch",
         },
-        RoleState.STEPPING_DOWN: {RoleState.FOLLOWING: "the shadow stands"},
+        RoleState.STEPPING_DOWN: {RoleState.FOLLOWING: "the standby stands"},
     },
     {RoleState.FOLLOWING: "no replica any more, and enough others have it"},
 )
 LED: Final = frozenset((RoleState.UNPROMISED, RoleState.TAKING_OVER, RoleState.LEADING, RoleState.HANDING_OVER))
 """It is led here, or about to be."""
 BEFORE: Final = frozenset((RoleState.UNPROMISED, RoleState.TAKING_OVER))
-"""It is about to be led here: what there is of it is a shadow."""
+"""It is about to be led here: what there is of it is a standby."""
 
 
 class SlotRole:
@@ -92,7 +92,7 @@ class SlotRole:
     gathered edges have come back to it, or were waited for.
     patience seconds until a transfer that was not answered is begun again."""
 
-    __slots__ = ("epoch", "gathered", "kept", "patience", "shadow", "state")
+    __slots__ = ("epoch", "gathered", "kept", "patience", "standby", "state")
 
     def __init__(self, state: RoleState, epoch: int) -> None:
         """`state`: given to the table by the methods below, and by follows() and is_named()."""
@@ -101,7 +101,7 @@ class SlotRole:
         self.gathered = False
         self.kept: LastState | None = None
         self.patience = RETRY_S
-        self.shadow: Standby | None = None
+        self.standby: Standby | None = None
 
     @classmethod
     def follows(cls, epoch: int) -> SlotRole:
@@ -141,14 +141,14 @@ class SlotRole:
         """It has stepped down, and follows."""
         return SlotRole(SLOT.to(self.state, RoleState.FOLLOWING), epoch)
 
-    def starts_from(self, shadow: Standby) -> None:
+    def starts_from(self, standby: Standby) -> None:
         """What there is of it while it is about to be led here."""
-        self.shadow = shadow
+        self.standby = standby
 
-    def take_shadow(self) -> Standby | None:
+    def take_standby(self) -> Standby | None:
         """Takes that out: its engine lives, or it follows."""
-        shadow, self.shadow = self.shadow, None
-        return shadow
+        standby, self.standby = self.standby, None
+        return standby
 
     def follows_on(self, epoch: int) -> None:
         """A replica still, under a newer record."""

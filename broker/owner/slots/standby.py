@@ -113,7 +113,7 @@ class Standby:
         self.found(runs)
 
     def found(self, runs: Iterable[tuple[RunRecord, Settled]]) -> None:
-        """More of what a survey finds, before anything is applied. Any thread, while nobody else has the shadow."""
+        """More of what a survey finds, before anything is applied. Any thread, while nobody else has the standby."""
         for record, settled in runs:
             self._keep(record, settled)
         self._prune_at = 2 * len(self._runs) + PRUNE_SLACK
@@ -189,7 +189,7 @@ class Standby:
         return not runs
 
     def promote(self, turn: Turn) -> Iterator[None]:
-        """The engine is live behind it: this process leads the slot. It has all runs (rouse). The shadow is used up.
+        """The engine is live behind it: this process leads the slot. It has all runs (rouse). The standby is used up.
         In steps of some milliseconds, between which nothing may happen in the slot.
 
         Everything that may have been delivered counts as redelivered, whoever delivered it."""

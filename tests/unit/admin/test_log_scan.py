@@ -161,10 +161,10 @@ async def test_the_queues_of_records_are_named_once_before_or_with_them():
 
 def test_names_are_told_again_when_too_many_are_remembered():
     """A reader hears a name twice rather than a broker remembering all queues there ever were."""
-    sieve = log_scan._Sieve(Wanted("log", (), lambda _: True), QueueNames(lambda _: {1: ("q", "a")}))
-    sieve._told = {(9, n) for n in range(100_001)}
-    sieve._tell(1, 1)
-    assert sieve._told == {(1, 1)}
+    wanted_rows = log_scan._ScanFilter(Wanted("log", (), lambda _: True), QueueNames(lambda _: {1: ("q", "a")}))
+    wanted_rows._told = {(9, n) for n in range(100_001)}
+    wanted_rows._tell(1, 1)
+    assert wanted_rows._told == {(1, 1)}
 
 
 async def test_records_of_a_group_are_looked_at_one_by_one():

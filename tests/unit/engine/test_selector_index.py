@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.message import NO_IDS, Run
-from broker.engine.consumers.selector_index import Sieve
+from broker.engine.consumers.selector_index import SelectorIndex
 from broker.selector import Predicate, compile
 
 LITERALS = ["5", "5.0", "-5", "0", "1e1", "9999999999999999999", "'5'", "'05'", "' 5'", "'a'", "TRUE"]
@@ -40,8 +40,8 @@ conditions = st.builds(
 )  # fmt: skip
 
 
-def sieve(selectors: list[tuple[int, Predicate]]) -> Sieve:
-    made = Sieve("a")
+def sieve(selectors: list[tuple[int, Predicate]]) -> SelectorIndex:
+    made = SelectorIndex("a")
     for bit, selector in selectors:
         made.add(bit, selector)
     return made

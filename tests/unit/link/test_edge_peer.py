@@ -33,7 +33,7 @@ from broker.core.request import Request
 from broker.link.codec.codec import CONGESTED, DOWN_PING, MOVED, NUMBER_BITS, OPENED, Open, SlotState
 from broker.link.codec.command_codec import put_command
 from broker.link.codec.effect_codec import take_effects
-from broker.link.owner_side.attach_barrier import Anteroom
+from broker.link.owner_side.attach_barrier import AttachBarrier
 from broker.link.owner_side.edge_peer import EdgePeer, Resting, edge_of
 from broker.link.stats import LinkStats
 from broker.rpc.v1 import link_pb2 as pb
@@ -62,7 +62,7 @@ class Bench:
         self.served, self.resting = {SLOT: EPOCH}, {}
         self.stats, self.silence_s = LinkStats(), 5.0
         self.new_body = self.open_body = self.find_body = None
-        self.anteroom: Anteroom[EdgePeer] = Anteroom()
+        self.attach_barrier: AttachBarrier[EdgePeer] = AttachBarrier()
         self.soon: list[EdgePeer] = []
         self.flush_soon = self.soon.append
         self.has_published, self.has_told = False, True
@@ -420,13 +420,13 @@ def test_a_large_body_that_is_not_here_is_refused_unless_its_message_was_taken_b
 
 
 def test_while_a_slot_fills_only_who_comes_back_comes_in(bench):
-    bench.anteroom.open(SLOT, lambda: None)
+    bench.attach_barrier.open(SLOT, lambda: None)
     send = publish()
     assert bench.says(send) == []
     back = Subscribe(SLOT, 1, 0, 1, "a", Routing.ANYCAST, AckMode.INDIVIDUAL)
     back.resumes(Resume([], [], []))
     assert bench.says(back) == [], "behind a SEND of the same edge that waits"
-    ((_, opening, first), (_, _, second)) = bench.anteroom.close(SLOT)
+    ((_, opening, first), (_, _, second)) = bench.attach_barrier.close(SLOT)
     assert [type(first), type(second)] == [Publish, Subscribe]
     assert bench.peer.let_in(opening, first) is first
     bench.says(Open(SLOT, EPOCH))
@@ -435,12 +435,12 @@ def test_while_a_slot_fills_only_who_comes_back_comes_in(bench):
 
 def test_all_has_been_told_only_of_the_epoch_that_is_led(bench):
     news = []
-    bench.anteroom.open(SLOT, lambda: news.append(SLOT))
+    bench.attach_barrier.open(SLOT, lambda: news.append(SLOT))
     bench.says(Open(SLOT, EPOCH - 1, told=True))
-    bench.anteroom.call()
+    bench.attach_barrier.call()
     assert bench.peer.told == {} and news == []
     bench.says(Open(SLOT, EPOCH, told=True))
-    bench.anteroom.call()
+    bench.attach_barrier.call()
     assert bench.peer.told == {SLOT: EPOCH} and news == [SLOT]
     bench.says(Open(SLOT, EPOCH))
     assert bench.peer.told == {}, "it says all again"

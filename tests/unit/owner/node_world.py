@@ -131,8 +131,8 @@ class World:
 
     # ── Following, Serving, Table, Crossings ───────────────────────────────────────────────────────
 
-    def follow(self, shadow, epoch):
-        self.followed[shadow.slot] = (shadow, epoch)
+    def follow(self, standby, epoch):
+        self.followed[standby.slot] = (standby, epoch)
 
     def unfollow(self, slot):
         return self.followed.pop(slot, (None, 0))[0]

@@ -1,7 +1,7 @@
 """Three owners with disks, streams and a slot table, on one seeded clock: replication without engines' commands.
 
 The shard and the node are played by the smallest things that keep their contracts (docs/adr/0004); leaders,
-followers, shadows and journals are the real ones. What was told of (counted by `ready`) is written down, and checked
+followers, standbys and journals are the real ones. What was told of (counted by `ready`) is written down, and checked
 against whoever leads later.
 """
 
@@ -248,7 +248,7 @@ class Owner:
         self.begun: set[int] = set()
         self.engines: dict[int, Engine] = {}
         self.known: dict[int, SlotRecord] = {}
-        self.shadows: dict[int, Standby] = {}
+        self.standbys: dict[int, Standby] = {}
         self.busy: set[int] = set()
         self.next_id: dict[int, int] = {}
         self._recover()
@@ -262,7 +262,7 @@ class Owner:
             LeaderHome(self.durable, self.progress, self.small, change, self.on_new, self.deposed, self.on_lost, look)
         )
         self.followers.start(
-            FollowerHome(self.durable, self.new_shadow, self.deposed, self.on_lost, self.released, look, self.thrown)
+            FollowerHome(self.durable, self.new_standby, self.deposed, self.on_lost, self.released, look, self.thrown)
         )
         for owner in ("o0", "o1", "o2"):
             self.leaders.reach(owner, owner)
@@ -276,8 +276,8 @@ class Owner:
         for record, settled in self.journal.recovered.runs():
             found.setdefault(record.slot, ([], []))[1].append((record, settled))
         for slot, (metas, runs) in found.items():
-            self.shadows[slot] = self.new_shadow(slot)
-            self.shadows[slot].restore(metas, runs, {})
+            self.standbys[slot] = self.new_standby(slot)
+            self.standbys[slot].restore(metas, runs, {})
 
     def crash(self, wipe: bool = False) -> None:
         """Power loss: whatever was not synced may be gone; its streams end when the others notice."""
@@ -344,7 +344,7 @@ class Owner:
             return
         if self.journal.wants_snapshot:
             metas = [m for e in self.engines.values() for m in e.snapshot()]
-            metas += [m for s in self.shadows.values() for m in s.snapshot()]
+            metas += [m for s in self.standbys.values() for m in s.snapshot()]
             metas += [m for s in range(SLOTS) if (kept := self.followers.keeper(s)) for m in kept.snapshot()]
             self.journal.append_snapshot(metas)
         batch = self.journal.seal()
@@ -379,11 +379,11 @@ class Owner:
 
     # the node
 
-    def new_shadow(self, slot: int) -> Standby:
+    def new_standby(self, slot: int) -> Standby:
         return Standby(Engine(slot, EngineSettings()))
 
     def small(self, slot: int) -> list[MetaRecord]:
-        return (self.engines.get(slot) or self.shadows[slot]).snapshot()
+        return (self.engines.get(slot) or self.standbys[slot]).snapshot()
 
     def on_lost(self, owner: str, why: str) -> None:
         self.lost.append((owner, why))
@@ -421,17 +421,17 @@ class Owner:
         elif record.leader == self.id and record.epoch > self.journal.epoch(slot):
             self.taking[slot] = record.epoch
             wait = self.followers.promised_until(slot) - self.clock.monotonic()
-            self.shadows[slot] = self.followers.unfollow(slot) or self.shadows.get(slot) or self.new_shadow(slot)
+            self.standbys[slot] = self.followers.unfollow(slot) or self.standbys.get(slot) or self.new_standby(slot)
             self.later(max(0.0, wait), partial(self.take_over, record))
         elif record.leader == self.id:
             new = replace(record, epoch=max(record.epoch, self.journal.epoch(slot)) + 1)
             self.world.change(self, record, new, partial(self._claimed, slot))
         elif self.id in record.replicas:
-            shadow = self.shadows.pop(slot, None)
-            if shadow is None and not self.followers.known(slot):
-                shadow = self.new_shadow(slot)
-            if shadow is not None:
-                self.followers.follow(shadow, record.epoch)
+            standby = self.standbys.pop(slot, None)
+            if standby is None and not self.followers.known(slot):
+                standby = self.new_standby(slot)
+            if standby is not None:
+                self.followers.follow(standby, record.epoch)
 
     def _claimed(self, slot: int, record: SlotRecord | None) -> None:
         if record is not None:
@@ -456,12 +456,12 @@ class Owner:
             return
         self.check_complete(slot)
         turn = Turn(self.clock.wall_ms(), self.number)
-        shadow = self.shadows.pop(slot)
-        while not shadow.rouse(self.journal, epoch << 40, 1):
+        standby = self.standbys.pop(slot)
+        while not standby.rouse(self.journal, epoch << 40, 1):
             pass
-        for _ in shadow.promote(turn):
+        for _ in standby.promote(turn):
             pass
-        self.engines[slot] = shadow.engine
+        self.engines[slot] = standby.engine
         self.leading.add(slot)
         self.next_id[slot] = (epoch << 40) + (1 << 30)
         self.append(*turn.appends)
@@ -473,7 +473,7 @@ class Owner:
         self.journal.replicated.discard(slot)
         self.waiting = [w for w in self.waiting if w[0] != slot]
         if slot not in self.leading:
-            self.followers.follow(self.shadows.pop(slot), epoch)
+            self.followers.follow(self.standbys.pop(slot), epoch)
             self.apply(slot)
             return
         self.leading.discard(slot)
@@ -486,10 +486,10 @@ class Owner:
             while (more := survey.read(100)) is not None:
                 runs += more
             survey.close()
-            shadow = self.new_shadow(slot)
-            shadow.restore(metas, runs, {})
+            standby = self.new_standby(slot)
+            standby.restore(metas, runs, {})
             self.busy.discard(slot)
-            self.followers.follow(shadow, epoch)
+            self.followers.follow(standby, epoch)
             self.apply(slot)
 
         self.durable(lambda: self.later(0.003, read))

@@ -141,6 +141,6 @@ def test_a_question_whose_answer_was_given_up_is_asked_again():
     leading.leaders._ask(lead, lead.restart("o2"))
     while not other.callbacks:
         world.run(0.0001)
-    shadow = other.followers.unfollow(SLOT)
-    other.followers.follow(shadow, world.records[SLOT].epoch)
+    standby = other.followers.unfollow(SLOT)
+    other.followers.follow(standby, world.records[SLOT].epoch)
     world.until(lambda: lead.tracks["o2"].state is Progress.LIVE, what="o2 goes on")

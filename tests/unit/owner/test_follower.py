@@ -27,20 +27,20 @@ def test_memory_of_a_shadow_follows_what_is_alive():
         world.run(0.01 if round % 2 else 0.05)
     world.run(0.5)
     assert told(world) == 4000
-    sizes = [s.size for o in world.owners.values() for s in o.followers._shadows.values()]
+    sizes = [s.size for o in world.owners.values() for s in o.followers._standbys.values()]
     assert len(sizes) == 2 and max(sizes) < 1500
 
 
 def test_a_follower_whose_shadow_throws_stops_and_reads_its_log_anew(monkeypatch):
-    """The journal has the item already, and the leader need not send it again: the shadow would lead with a hole."""
+    """The journal has the item already, and the leader need not send it again: the standby would lead with a hole."""
     world = ready_world()
     leader, follower = world.leader(SLOT), world.owners["o1"]
     original = Standby.apply
 
-    def apply(shadow, changes, journal):
+    def apply(standby, changes, journal):
         if journal is follower.journal and not follower.throws:
             raise KeyError("planted")
-        original(shadow, changes, journal)
+        original(standby, changes, journal)
 
     monkeypatch.setattr(Standby, "apply", apply)
     leader.send(SLOT)
@@ -71,7 +71,7 @@ def test_followers_in_sync_hear_how_much_counts_and_forget_it_with_their_log():
 def test_a_lower_epoch_is_stale_and_its_items_are_not_taken():
     world, followers, line, end = follower()
     owner = world.owners["o1"]
-    followers.follow(owner.new_shadow(SLOT), 5)
+    followers.follow(owner.new_standby(SLOT), 5)
     end.on_message(hello())
     end.on_message(asks(4))
     assert (line.sent[0].stale.slot, line.sent[0].stale.epoch) == (SLOT, 5)
@@ -89,7 +89,7 @@ def test_an_older_leaders_question_that_comes_late_does_not_take_the_place_of_th
     other.on_message(hello(**{"from": "o2"}))
     other.on_message(asks(3))
     end.on_message(asks(2))
-    followers.follow(world.owners["o1"].new_shadow(SLOT), 2)
+    followers.follow(world.owners["o1"].new_standby(SLOT), 2)
     world.run(0.1)
     assert [(have.slot, have.epoch) for m in newer.sent for have in m.haves.haves] == [(SLOT, 3)]
     assert [(m.stale.slot, m.stale.epoch) for m in older.sent if m.HasField("stale")] == [(SLOT, 3)]
@@ -98,7 +98,7 @@ def test_an_older_leaders_question_that_comes_late_does_not_take_the_place_of_th
 def test_rubbish_as_an_item_is_named_before_it_is_acknowledged():
     world, followers, line, end = follower()
     owner = world.owners["o1"]
-    followers.follow(owner.new_shadow(SLOT), 1)
+    followers.follow(owner.new_standby(SLOT), 1)
     end.on_message(hello())
     end.on_message(asks(2))
     world.run(0.1)

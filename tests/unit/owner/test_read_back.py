@@ -39,9 +39,9 @@ class World:
         self.reading = ReadBack(self.log.journal, self.thread, lambda callback: callback())
 
     def begin(self, slot):
-        shadow = Gathered()
-        self.reading.begin(slot, shadow, lambda error: self.ended.update({slot: error}))
-        return shadow
+        standby = Gathered()
+        self.reading.begin(slot, standby, lambda error: self.ended.update({slot: error}))
+        return standby
 
 
 class Gathered(Standby):
@@ -65,10 +65,10 @@ def test_all_that_wait_are_read_at_once_and_each_gets_its_own(world, monkeypatch
         real(surveys)
 
     monkeypatch.setattr(read_back, "read_together", counted)
-    shadows = {slot: world.begin(slot) for slot in SLOTS}
+    standbys = {slot: world.begin(slot) for slot in SLOTS}
     world.thread.run()
     assert passes == [len(SLOTS)]
-    assert {slot: shadow.ids for slot, shadow in shadows.items()} == {slot: [slot] for slot in SLOTS}
+    assert {slot: standby.ids for slot, standby in standbys.items()} == {slot: [slot] for slot in SLOTS}
     assert world.ended == dict.fromkeys(SLOTS)
     world.begin(1)
     world.thread.run()

@@ -122,16 +122,16 @@ def test_a_slot_that_is_led_from_now_on_begins_some_queues_a_turn(
     world.shard.submit([publish("a", f"q{n}") for n in range(MANY)])
     world.machine.quiesce()
     slot, settings = slot_of("a"), world.shard.settings.engine
-    shadow = Standby(Engine(slot, settings))
-    shadow.apply(world.shard.engines[slot].snapshot(), world.shard.journal)
+    standby = Standby(Engine(slot, settings))
+    standby.apply(world.shard.engines[slot].snapshot(), world.shard.journal)
     world.shard.drop(slot)
     world.machine.quiesce()
-    assert shadow.rouse(world.shard.journal, 1 << 40)
+    assert standby.rouse(world.shard.journal, 1 << 40)
     restored, real = [], Restore._queue
     monkeypatch.setattr(
         Restore, "_queue", lambda self, queue, clean, turn: restored.append(queue) or real(self, queue, clean, turn)
     )
-    world.shard.adopt(shadow.engine, shadow.promote)
+    world.shard.adopt(standby.engine, standby.promote)
     world.shard.submit([Manage(slot, 1, 0, Act.DELETE, "a", "q7")])
     most = before = 0
     while world.turn() or world.machine.busy():

@@ -93,7 +93,7 @@ def test_a_leader_that_resigned_while_its_question_waited_leads_nothing():
     end.on_message(hello())
     end.on_message(asks(3))
     end.on_message(pb.ToFollower(resign=pb.Resign(slot=SLOT, epoch=3)).SerializeToString())
-    followers.follow(world.owners["o1"].new_shadow(SLOT), 3)
+    followers.follow(world.owners["o1"].new_standby(SLOT), 3)
     world.run(0.1)
     assert not any(m.HasField("haves") for m in line.sent)
     assert world.owners["o1"].journal.epoch(SLOT) == 0

@@ -267,8 +267,8 @@ def test_who_is_deposed_tells_nothing_more_and_follows_with_what_it_has(world):
     world.io.go_on()
     world.run()
     assert world.receipts() == 2 and world.shard.engines == {} and SLOT not in world.journal.replicated
-    shadow, epoch = world.followed[SLOT]
-    assert (epoch, shadow.size) == (2, 3)
+    standby, epoch = world.followed[SLOT]
+    assert (epoch, standby.size) == (2, 3)
     world.is_now(2, OTHER)
     world.is_now(3, ME)
     world.wait(0.5)

@@ -1,4 +1,4 @@
-"""A shadow becomes the engine the leader had: what was settled stays away, the rest is there once, in order."""
+"""A standby becomes the engine the leader had: what was settled stays away, the rest is there once, in order."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def run(first, count=1, dedup=None):
 
 
 def shadow_of(*changes, books):
-    shadow = Standby(Engine(7, EngineSettings()))
-    shadow.apply([MetaRecord(7, "queue", QUEUE), *changes], books)
-    return shadow
+    standby = Standby(Engine(7, EngineSettings()))
+    standby.apply([MetaRecord(7, "queue", QUEUE), *changes], books)
+    return standby
 
 
-def promoted(shadow, books, most=1):
-    while not shadow.rouse(books, 1 << 40, most):
+def promoted(standby, books, most=1):
+    while not standby.rouse(books, 1 << 40, most):
         pass
-    for _ in shadow.promote(Turn(1000, 1)):
+    for _ in standby.promote(Turn(1000, 1)):
         pass
-    return shadow.engine
+    return standby.engine
 
 
 def queue_of(engine):
@@ -54,17 +54,17 @@ def queue_of(engine):
 
 def test_promotion_brings_what_is_alive():
     books = LiveIndex(2, 3, 10, 11)
-    shadow = shadow_of(run(10, 2), run(1, 3), run(5, 2), SettleRecord(7, 1, [(1, 1), (5, 6)]), books=books)
-    engine = promoted(shadow, books)
+    standby = shadow_of(run(10, 2), run(1, 3), run(5, 2), SettleRecord(7, 1, [(1, 1), (5, 6)]), books=books)
+    engine = promoted(standby, books)
     assert queue_of(engine)["paged"] == 4
 
 
 def test_two_copies_of_a_run_count_once():
     books = LiveIndex(1, 2, 3, 4)
-    shadow = Standby(Engine(7, EngineSettings()))
+    standby = Standby(Engine(7, EngineSettings()))
     halves = [(run(1, 4), {1: [(3, 4)]}), (run(1, 4), {1: [(1, 2)]})]
-    shadow.restore([MetaRecord(7, "queue", QUEUE)], halves, {})
-    assert queue_of(promoted(shadow, books))["paged"] == 4
+    standby.restore([MetaRecord(7, "queue", QUEUE)], halves, {})
+    assert queue_of(promoted(standby, books))["paged"] == 4
 
 
 def test_joined():
@@ -76,17 +76,17 @@ def test_joined():
 
 def test_a_number_that_was_taken_by_the_leader_is_known():
     books = LiveIndex(1)
-    shadow = shadow_of(run(1, dedup=(99, 5)), books=books)
-    engine = promoted(shadow, books)
+    standby = shadow_of(run(1, dedup=(99, 5)), books=books)
+    engine = promoted(standby, books)
     assert engine.duplicate((99, 5)) and not engine.duplicate((99, 6))
 
 
 def test_dead_runs_are_forgotten():
     books = LiveIndex()
-    shadow = shadow_of(books=books)
+    standby = shadow_of(books=books)
     for first in range(1, 5 * PRUNE_SLACK):
-        shadow.apply([run(first)], books)
-    assert shadow.size <= PRUNE_SLACK + 1
+        standby.apply([run(first)], books)
+    assert standby.size <= PRUNE_SLACK + 1
 
 
 def test_memory_of_a_run_of_one_message():
@@ -99,13 +99,13 @@ def test_memory_of_a_run_of_one_message():
         )
         flags, payload = f.run_payload(RunRecord(7, "orders.of.somebody", [1], body, dedup=(token, first)))
         items.append((flags, b"".join(payload)))
-    shadow, books = Standby(Engine(7, EngineSettings())), LiveIndex(*range(1, count + 1))
+    standby, books = Standby(Engine(7, EngineSettings())), LiveIndex(*range(1, count + 1))
     tracemalloc.start()
     try:
         for flags, data in items:
-            shadow.apply([f.read_run(data, 0, flags, 7, bodies=False)], books)
+            standby.apply([f.read_run(data, 0, flags, 7, bodies=False)], books)
         used = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert shadow.size == count and used / count < 560
-    assert shadow.engine.duplicate((token, count)) and not shadow.engine.duplicate((token, count + 1))
+    assert standby.size == count and used / count < 560
+    assert standby.engine.duplicate((token, count)) and not standby.engine.duplicate((token, count + 1))
