@@ -16,7 +16,7 @@ from functools import partial
 from broker import __version__
 from broker.admin.api.new_partitions import NewPartitions
 from broker.admin.api.server import Api
-from broker.admin.api.spread import Spread
+from broker.admin.api.spread import OtherEdges, Spread
 from broker.admin.server import AdminServer
 from broker.bridge.bridges import Bridges
 from broker.cluster.bridge_holders import BridgeHolders
@@ -170,7 +170,7 @@ class EdgeProcess(ClusterProcess):
         return TableAuthenticator(users, self.clock, open_when_empty=none and private and not elsewhere, shared=logins)
 
     def _api(self, edge: Edge, auth: FileAuthenticator | TableAuthenticator) -> Api:
-        """For operators: the whole cluster's, but connections are this edge's own."""
+        """For operators: the whole cluster's."""
         node = ThisNode("edge", self.id, lambda: self.settings, self.readiness, lambda: auth.has_users, self.memory)
         topology = Topology(self.metadata, self.keys, self.table, self.membership)
         writer = ConfigWriter(self.metadata, self.keys, self.config, self.membership)
@@ -180,7 +180,7 @@ class EdgeProcess(ClusterProcess):
         return api(
             node, self.admin, self.settings, Spread(self.port), edge, self.listeners, auth, self.port.submit,
             ClusterLive(self._started, lambda: self.settings, self.config, writer, users), topology,
-            ClusterTokens(self.config, writer),
+            ClusterTokens(self.config, writer), OtherEdges(self.port, self.id, self._other_edges),
         )  # fmt: skip
 
     async def start_admin(self) -> None:

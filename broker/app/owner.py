@@ -33,6 +33,7 @@ from broker.core.slots import SlotRecord
 from broker.journal.journal import Journal
 from broker.journal.log.format import PREFERRED
 from broker.journal.tools.restore import refuse_restored
+from broker.link.codec.codec import number_at_edge
 from broker.link.edge_side.cluster_port import ClusterPort
 from broker.link.owner_port import Rotten, broken_disk
 from broker.link.owner_side.link_server import LinkServer
@@ -248,7 +249,7 @@ class OwnerProcess(ClusterProcess):
             settings, self._commands(), self.clock, loop.call_soon, self._later, new_body, open_body,
             HeldBodies(self.shard.engines, self.journal, page_in).find, published,
         )  # fmt: skip
-        self.server.answers.open(Views(self.shard, self.clock).answer)
+        self.server.answers.open(Views(self.shard, self.clock, number_at_edge, self.server.edge_of).answer)
         self.shard.listen(_Listener(self.server, self._on_stopped))
         self.port = ClusterPort(
             settings, self.dialer, self.clock, loop.call_soon, self._later, f"{self.id}/tx", self.boot, number(63),

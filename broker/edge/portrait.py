@@ -30,19 +30,31 @@ VALUES: dict[str, Callable[[Session], Any]] = {
 }
 
 
+PAUSED = {
+    "owner": "the owner has much to do",
+    "busy": "the owner has much to do for one of its addresses",
+    "crowd": "as much as may wait for full addresses does",
+    "rate": "it has used up the rate of its user",
+    "memory": "the process is short of memory",
+    "body": "the disk takes a large body as fast as it can",
+}
+"""Why a socket is not read for longer than its turn takes (Intake.hold)."""
+
+
 class Clients:
     """Of one edge (admin/api/ports.py)."""
 
-    def __init__(self, edge: Edge, acceptors: Callable[[], list[Answer]] = list) -> None:
-        """acceptors: where clients come in (listener.py)."""
+    def __init__(self, edge: Edge, acceptors: Callable[[], list[Answer]] = list, name: str = "") -> None:
+        """acceptors: where clients come in (listener.py).    name: of the edge, where there are several."""
         self._edge = edge
         self._acceptors = acceptors
+        self._name = name
 
     def answer(self, question: Mapping[str, Any]) -> Work:
-        """Kinds: connections, connection, clients, acceptors."""
+        """Kinds: connections, connection, clients, acceptors; and disconnect (`id`, `why`)."""
         kinds = {
             "connections": self._connections, "connection": self._connection, "clients": self._totals,
-            "acceptors": self._ports,
+            "acceptors": self._ports, "disconnect": self._disconnect,
         }  # fmt: skip
         return kinds[question["kind"]](question)
 
@@ -60,10 +72,14 @@ class Clients:
             yield sessions[at : at + PIECE]
 
     def _connections(self, question: Mapping[str, Any]) -> Work:
-        part, user = question.get("q", ""), question.get("user")
+        part, user, peer, blocked = question.get("q", ""), *map(question.get, ("user", "peer", "blocked"))
 
         def keep(session: Session) -> bool:
             if user is not None and session.principal != user:
+                return False
+            if peer is not None and not _comes_from(session, peer):
+                return False
+            if blocked is not None and bool(_blocked_by(session)) is not blocked:
                 return False
             return part in session.channel.peer or part in session.principal or part in session.client_id
 
@@ -73,12 +89,12 @@ class Clients:
             self._pieces(),
             Ask(question["limit"], question["sort"], question["descending"], place),
             VALUES[question["sort"]],
-            lambda session: (session.id,),
-            keep if part or user is not None else None,
+            lambda session: (session.id, self._name),
+            keep if part or (user, peer, blocked) != (None, None, None) else None,
         )
         rows = []
         for number, (place, session) in enumerate(page.entries, 1):
-            rows.append({**_row(session), "at": [place.value, list(place.name)]})
+            rows.append({**self._row(session), "at": [place.value, list(place.name)]})
             if not number % ROWS:
                 yield
         return {"rows": rows, "total": page.total, "more": page.more}
@@ -88,7 +104,11 @@ class Clients:
         yield
         if session is None:
             return {}
-        return {**_row(session), "heart_beat": session.watch.told, "transacted": session.transacted}
+        return {**self._row(session), "heart_beat": session.watch.told, "transacted": session.transacted}
+
+    def _disconnect(self, question: Mapping[str, Any]) -> Work:
+        yield
+        return {"ended": self.disconnect(question["id"], question["why"])}
 
     def _ports(self, _: Mapping[str, Any]) -> Work:
         counts = self._edge.counters.connections
@@ -105,20 +125,35 @@ class Clients:
             "by_acceptor": {name: count for name, count in counters.connections.items() if count},
         }
 
+    def _row(self, session: Session) -> Answer:
+        state = "closing" if session.leaving or session.closed else "open" if session.connected else "connecting"
+        return {
+            "id": session.id,
+            "peer": session.channel.peer,
+            "user": session.principal,
+            "host": session.host.name,
+            "client_id": session.client_id,
+            "version": session.version.value if session.connected else "",
+            "acceptor": session.channel.transport_name,
+            "state": state,
+            "subscriptions": len(session.subscriptions),
+            "bytes_in": session.bytes_in,
+            "bytes_out": session.outbox.nbytes,
+            "tls_subject": session.channel.tls_subject,
+            "edge": self._name,
+            "blocked_bytes": session.crowds.nbytes if session.crowds is not None else 0,
+            "blocked_by": _blocked_by(session),
+        }
 
-def _row(session: Session) -> Answer:
-    state = "closing" if session.leaving or session.closed else "open" if session.connected else "connecting"
-    return {
-        "id": session.id,
-        "peer": session.channel.peer,
-        "user": session.principal,
-        "host": session.host.name,
-        "client_id": session.client_id,
-        "version": session.version.value if session.connected else "",
-        "acceptor": session.channel.transport_name,
-        "state": state,
-        "subscriptions": len(session.subscriptions),
-        "bytes_in": session.bytes_in,
-        "bytes_out": session.outbox.nbytes,
-        "tls_subject": session.channel.tls_subject,
-    }
+
+def _blocked_by(session: Session) -> list[str]:
+    """What keeps it from sending on, in words; empty: nothing does."""
+    full = session.crowds.awaited() if session.crowds is not None else []
+    told = [f"address {address} is full" for address in full]
+    return told + [PAUSED[why] for why in sorted(session.intake.held_by) if why in PAUSED]
+
+
+def _comes_from(session: Session, peer: str) -> bool:
+    """peer: an address, with or without its port."""
+    told = session.channel.peer
+    return peer in (told, told.rpartition(":")[0], told.rpartition(":")[0].strip("[]"))

@@ -1,7 +1,7 @@
-"""Questions of operators on their way from an edge to owners, and the answers.
+"""Questions of operators on their way from an edge to owners (or to other edges, edge_relay.py), and the answers.
 
 They travel beside the batches of a stream: nobody's commands wait for them, and one that is lost with its stream is
-answered as such. An owner works an answer out in steps, with the loop's others in between.
+answered as such. Who is asked works an answer out in steps, with the loop's others in between.
 
 Rule: questions and answers are JSON that nobody here looks into. Must not know what can be asked.
 """
@@ -22,10 +22,11 @@ log = logging.getLogger("stampede.link")
 Done = Callable[[bytes | None, str], None]
 """The answer, or None and why there is none."""
 View = Callable[[dict[str, Any]], Generator[None, None, dict[str, Any]]]
-"""owner/shard/views.py"""
+"""owner/shard/views.py, edge/portrait.py"""
+Tell = Callable[[pb.Told], None]
 
 MOST = 64
-"""Questions of all edges that an owner works out at a time: further ones are refused, except within a share."""
+"""Questions of all that somebody works out at a time: further ones are refused, except within a share."""
 SHARE = 4
 """Of one edge, whatever the others ask: one console with many tabs must not silence those of all other edges."""
 
@@ -39,11 +40,11 @@ class Asked:
         self._last = 0
         self._waiting: dict[int, Done] = {}
 
-    def ask(self, question: bytes, done: Done) -> pb.Up:
-        """What is to be sent."""
+    def ask(self, question: bytes, done: Done, edges: bool = False) -> pb.Up:
+        """What is to be sent. edges: the owner asks all other edges (edge_relay.py)."""
         self._last += 1
         self._waiting[self._last] = done
-        return pb.Up(asks=[pb.Ask(id=self._last, question=question)])
+        return pb.Up(asks=[pb.Ask(id=self._last, question=question, edges=edges)])
 
     def told(self, answers: Iterable[pb.Told]) -> None:
         """They have come."""
@@ -60,36 +61,34 @@ class Asked:
 
 
 class OperatorAnswers:
-    """An owner's end. Until open() it is not ready to answer anything."""
+    """The end of who is asked: an owner, or an edge. Until open() it is not ready to answer anything."""
 
     def __init__(self, schedule: Callable[[Callable[[], None]], Any]) -> None:
         self._view: View | None = None
         self._schedule = schedule
         self._under_way: Counter[str] = Counter()
-        """Edge → its questions that are worked out."""
+        """Who asks → its questions that are worked out."""
 
     def open(self, view: View) -> None:
         """From now on questions are answered."""
         self._view = view
 
-    def take(self, edge: str, asks: Iterable[pb.Ask], send: Callable[[bytes], None]) -> None:
+    def take(self, edge: str, asks: Iterable[pb.Ask], send: Tell) -> None:
         """edge: whose they are. send: to the stream that they came by, as long as it is there."""
         for ask in asks:
             if self._view is None or (self._under_way[edge] >= SHARE and self._under_way.total() >= MOST):
-                self._tell(send, ask.id, b"", "the owner is not ready, or has too much to answer; ask again")
+                self._tell(send, ask.id, b"", "it is not ready, or has too much to answer; ask again")
                 continue
             try:
                 work = self._view(msgspec.json.decode(ask.question))
             except (ValueError, KeyError, TypeError) as error:
-                self._tell(send, ask.id, b"", f"the owner does not know this question: {error}")
+                self._tell(send, ask.id, b"", f"it does not know this question: {error}")
                 continue
             # Bounded per owner: an answer may look at 100,000 queues, in steps.
             self._under_way[edge] += 1
             self._step(edge, work, ask.id, send)
 
-    def _step(
-        self, edge: str, work: Generator[None, None, dict[str, Any]], id: int, send: Callable[[bytes], None]
-    ) -> None:
+    def _step(self, edge: str, work: Generator[None, None, dict[str, Any]], id: int, send: Tell) -> None:
         try:
             next(work)
         except StopIteration as end:
@@ -98,7 +97,7 @@ class OperatorAnswers:
         except Exception:  # a question must never end an owner
             self._over(edge)
             log.exception("a question of an operator failed")
-            self._tell(send, id, b"", "internal error; the log of the owner says more")
+            self._tell(send, id, b"", "internal error; its log says more")
         else:
             # One step in each turn of the loop.
             self._schedule(lambda: self._step(edge, work, id, send))
@@ -110,5 +109,5 @@ class OperatorAnswers:
             del self._under_way[edge]
 
     @staticmethod
-    def _tell(send: Callable[[bytes], None], id: int, answer: bytes, failed: str) -> None:
-        send(pb.Down(told=[pb.Told(id=id, answer=answer, failed=failed)]).SerializeToString())
+    def _tell(send: Tell, id: int, answer: bytes, failed: str) -> None:
+        send(pb.Told(id=id, answer=answer, failed=failed))

@@ -7,7 +7,9 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from broker.client import connect
+import pytest
+
+from broker.client import ServerError, connect
 from tests.harness.cluster import HOST, Cluster, Process
 from tests.harness.waiting import PATIENCE_S
 
@@ -67,9 +69,35 @@ async def test_an_edge_answers_and_acts_for_all_owners(shared: Cluster):
         done(one, "DELETE", f"/queues/{names[5]}")
         assert call(other, "GET", f"/queues/{names[5]}")[0] == 404
         assert done(one, "GET", "/overview")["messaging"]["slots"] == 256
-        (mine,) = done(one, "GET", "/connections")["items"]
-        assert done(other, "GET", "/connections")["total"] == 0, "each edge knows its own"
-        assert mine["state"] == "open"
+        for edge in (one, other):
+            told = done(edge, "GET", "/connections")
+            (mine,) = told["items"]
+            assert (mine["edge"], mine["state"], told["missing"]) == (one.id, "open", []), "whichever edge is asked"
+        assert done(other, "GET", "/overview")["clients"]["connections"] == 1
+
+
+async def test_a_client_of_another_edge_is_seen_and_disconnected(shared: Cluster):
+    one, other = shared.edges
+    with pytest.raises(ServerError, match="operator"):
+        async with (
+            connect(f"stomp://{HOST}:{one.port}") as client,
+            client.subscribe("seen", ack="client-individual") as subscription,
+        ):
+            await client.send("seen", "x", receipt=True)
+            await anext(aiter(subscription))
+            (row,) = done(other, "GET", "/connections")["items"]
+            path = f"/connections/{row['id']}"
+            assert call(other, "GET", path)[0] == 404, "none of its own"
+            told = done(other, "GET", f"{path}?edge={one.id}")
+            (consumer,) = told["consumers"]
+            assert (consumer["queue"], consumer["session"], consumer["edge"]) == ("seen", row["id"], one.id)
+            (same,) = done(one, "GET", "/queues/seen/consumers")["items"]
+            assert same == consumer
+            assert call(other, "GET", f"{path}?edge=nobody")[0] == 404
+            done(other, "DELETE", f"{path}?edge={one.id}")
+            Cluster.wait(
+                lambda: done(one, "GET", "/connections")["total"] == 0, PATIENCE_S, lambda: "it is still connected"
+            )
 
 
 def test_the_map_of_the_cluster(shared: Cluster):

@@ -1,4 +1,4 @@
-"""What operators do: create, delete, pause, resume and purge queues; move, copy and retry messages; send one;
+"""What operators do: create, delete, pause, resume and purge queues; move, copy, retry and expire messages; send one;
 disconnect clients.
 
 Rule: each is a command of its slot's owner, in the log before it is answered; who may is decided per address. What
@@ -18,15 +18,15 @@ from broker.core.commands import Act, Command, Manage, Publish
 from broker.core.ids import slot_of
 from broker.core.numbers import natural
 from broker.core.virtual_host import host_of
+from broker.seams.clock import Clock
 from broker.selector import compile
 from broker.wire.rules import RESERVED
 
 from .access import Who
 from .calls import DOTS, ApiOp, Call
 from .params import Param
-from .ports import ClientsPort, ElsewherePort
 from .problems import Problem, bad_value, unknown
-from .reading import FQQN, Reading, absent
+from .reading import EDGE, FQQN, Reading, absent
 
 MAX_IDS = 200
 MOST = 1_000_000
@@ -35,20 +35,20 @@ AT_ONCE = 100_000
 _SELECTOR = Param("selector", "only messages that match (docs/selectors.md)")
 _IDS = Param("ids", f"only these messages, by their ids (at most {MAX_IDS})", "texts")
 _LIMIT = Param("limit", "messages at most; `more` says whether some are left", "number", AT_ONCE, least=1, most=MOST)
-_CHOICE = (_SELECTOR, _IDS, _LIMIT)
+_RATE = Param("rate", "messages a second at most; after 30 s it answers `more`", "number", least=1, most=MOST)
+_CHOICE = (_SELECTOR, _IDS, _LIMIT, _RATE)
+COPIED_S = 300
+"""The longest that a copy with a rate may take: it begins anew when it is asked for again."""
 _FORCE = Param("force", "also if somebody consumes it: consumers get an ERROR", "flag", False)
 
 
 class Acting:
     """The handlers."""
 
-    def __init__(
-        self, reading: Reading, desk: Desk, clients: ClientsPort, elsewhere: ElsewherePort | None = None
-    ) -> None:
-        self._elsewhere = elsewhere
+    def __init__(self, reading: Reading, desk: Desk, clock: Clock) -> None:
+        self._clock = clock
         self._reading = reading
         self._desk = desk
-        self._clients = clients
 
     def routes(self) -> list[ApiOp]:
         """All of them."""
@@ -66,7 +66,7 @@ class Acting:
                   "Done"),
             ApiOp("POST", one + "/resume", "resume-queue", "It hands out messages again.", self._acts(Act.RESUME),
                   "Done"),
-            ApiOp("POST", one + "/purge", "purge-queue", "Without selector and ids: everything goes at once, also what "
+            ApiOp("POST", one + "/purge", "purge-queue", "With nothing said: everything goes at once, also what "
                   "consumers hold. Else: what waits and matches.", self.purge, "Carried", body=_CHOICE),
             ApiOp("POST", one + "/move", "move-messages", "To another address or queue.", self.move, "Carried",
                   body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE)),
@@ -75,6 +75,8 @@ class Acting:
             ApiOp("POST", one + "/retry", "retry-messages", "Dead letters go back to where they come from, in order.",
                   self.retry, "Carried", body=(Param("address", "only what comes from this address"),
                                                Param("reason", "only what left for this reason"), *_CHOICE)),
+            ApiOp("POST", one + "/expire", "expire-messages", "They count as expired now: they go to the expiry "
+                  "address of their queue, or are gone where it has none.", self.expire, "Carried", body=_CHOICE),
             ApiOp("POST", "/addresses/{address}/messages", "send-message", "Sends messages: one, or some that were "
                   "exported.", self.send, "Sent",
                   body=(Param("body", "text", default=""), Param("headers", "NAME:VALUE each", "texts"),
@@ -83,7 +85,7 @@ class Acting:
                         Param("priority", "0 to 9", "number", 4, most=9),
                         Param("exported", "messages as GET messages?raw=true tells them", "messages")), status=201),
             ApiOp("DELETE", "/connections/{id}", "disconnect", "Ends a connection with an ERROR.", self.disconnect,
-                  "Done", administrators=True),
+                  "Done", query=(EDGE,), administrators=True),
         ]  # fmt: skip
 
     # ── queues ─────────────────────────────────────────────────────────────────────────────────────
@@ -114,8 +116,11 @@ class Acting:
 
     async def _each(self, call: Call, act: Act, force: bool = False) -> Any:
         rows = await self._parts(call)
+        call.noted.update(before=_before(rows))
         for row in rows:
             await self._manage(row["slot"], act, row["address"], row["name"], force=force)
+        if act in (Act.PAUSE, Act.RESUME):
+            call.noted.update(after={"paused": act is Act.PAUSE})
         return {"name": rows[0]["name"], "address": rows[0]["address"], "done": True}
 
     async def _parts(self, call: Call) -> list[dict[str, Any]]:
@@ -137,24 +142,44 @@ class Acting:
     # ── messages ───────────────────────────────────────────────────────────────────────────────────
 
     async def purge(self, call: Call) -> Any:
-        if not (call.body.get("selector") or call.body.get("ids")):
+        body = call.body
+        # Who names a limit or a rate does not mean all of it at once.
+        if not (body.get("selector") or body.get("ids") or body.get("rate")) and body["limit"] == AT_ONCE:
             rows = await self._parts(call)
+            call.noted.update(before=_before(rows))
             for row in rows:
                 await self._manage(row["slot"], Act.PURGE, row["address"], row["name"])
             done = sum([row["messages"] for row in rows])
             call.noted.update(done=done)
             return {"done": done, "more": False, "left": []}
-        return await self._carry(call, MoveOrder(lambda _: None, gone=True))
+        return await self._carry(call, lambda _: MoveOrder(lambda _: None, gone=True))
 
     async def move(self, call: Call) -> Any:
         to = self._target(call)
-        return await self._carry(call, MoveOrder(lambda _: to))
+        return await self._carry(call, lambda _: MoveOrder(lambda _: to))
+
+    async def expire(self, call: Call) -> Any:
+        now = self._clock.wall_ms()
+
+        def order(row: dict[str, Any]) -> MoveOrder:
+            if not row["expiry_address"]:
+                return MoveOrder(lambda _: None, gone=True)
+            self._check(call.who, row["expiry_address"])
+            to = MoveTarget(row["expiry_address"], row.get("expiry_queue"), made=True)
+            if to.address == row["address"]:
+                raise _cannot(row, "it is where expired messages go", "purge them, or move them")
+            return MoveOrder(lambda _: to, expired=now)
+
+        return await self._carry(call, order)
 
     async def copy(self, call: Call) -> Any:
-        to = self._target(call)
+        to, rate, limit = self._target(call), call.body.get("rate", 0), call.body["limit"]
+        if rate and limit > rate * COPIED_S:
+            raise bad_value("limit", str(limit), f"at most {COPIED_S} times the rate: a copy that is cut begins anew")
         report = MoveReport()
-        for source, selector in await self._sources(call, moving=False):
-            await carrying.copy(self._desk, source, MoveOrder(lambda _: to), selector, call.body["limit"], report)
+        for source, _, selector in await self._sources(call, moving=False):
+            order = MoveOrder(lambda _: to, rate=rate)
+            await carrying.copy(self._desk, source, order, selector, limit, report)
             call.noted.update(done=report.done)
         return report.data()
 
@@ -174,27 +199,30 @@ class Acting:
                 return None
             return MoveTarget(origin.address, origin.queue or None)
 
-        return await self._carry(call, MoveOrder(back, bare=True))
+        return await self._carry(call, lambda _: MoveOrder(back, bare=True))
 
-    async def _carry(self, call: Call, order: MoveOrder) -> Any:
+    async def _carry(self, call: Call, order: Callable[[dict[str, Any]], MoveOrder]) -> Any:
+        """order: by the part of the queue."""
         report = MoveReport()
         limit = call.body["limit"]
-        for source, selector in await self._sources(call, moving=True):
-            if limit - report.done <= 0:
+        for source, row, selector in await self._sources(call, moving=True):
+            if limit - report.done <= 0 or report.more:
                 report.stops()
                 break
-            await carrying.carry(self._desk, source, order, selector, limit - report.done, report)
+            wanted = order(row)._replace(rate=call.body.get("rate", 0))
+            await carrying.carry(self._desk, source, wanted, selector, limit - report.done, report)
             call.noted.update(done=report.done)
         return report.data()
 
-    async def _sources(self, call: Call, moving: bool) -> list[tuple[MoveSource, str | None]]:
+    async def _sources(self, call: Call, moving: bool) -> list[tuple[MoveSource, dict[str, Any], str | None]]:
         rows = await self._parts(call)
+        call.noted.update(before=_before(rows))
         selector = call.body.get("selector")
         if selector:
             compile(selector)  # raises RefusedError(BAD_SELECTOR) before anything is done
         ids = by_slot(call.body.get("ids"))
         call.noted.update({"selector": selector} if selector else {}, **({"ids": call.body["ids"]} if ids else {}))
-        found: list[tuple[MoveSource, str | None]] = []
+        found: list[tuple[MoveSource, dict[str, Any], str | None]] = []
         for row in rows:
             if moving and row["paused"]:
                 raise _cannot(row, "it is paused, so it hands out nothing", "resume it first; to empty it, purge all")
@@ -205,7 +233,7 @@ class Acting:
             if ids is not None and row["slot"] not in ids:
                 continue
             wanted = both(selector, ids[row["slot"]] if ids is not None else None)
-            found.append((MoveSource(row["slot"], row["address"], row["name"], row["last_message"]), wanted))
+            found.append((MoveSource(row["slot"], row["address"], row["name"], row["last_message"]), row, wanted))
         return found
 
     def _target(self, call: Call) -> MoveTarget:
@@ -254,13 +282,15 @@ class Acting:
     # ── clients ────────────────────────────────────────────────────────────────────────────────────
 
     async def disconnect(self, call: Call) -> Any:
-        id = call.path["id"]
+        id, edge = call.path["id"], call.query.get("edge")
         why = f"{call.who.name} has ended this connection"
-        number = natural(id)
-        ended = number is not None and self._clients.disconnect(number, why)
-        if number is not None and not ended and self._elsewhere is not None:
-            ended = await self._elsewhere.disconnect(number, why)
-        if not ended:
+        answers: list[dict[str, Any]] = []
+        if (number := natural(id)) is not None:
+            asked = self._reading.one_client("disconnect", number, edge, why=why)
+            answers, missing = await self._reading.of_clients(asked)
+            if missing and not any([answer["ended"] for answer in answers]):
+                raise absent(missing, "ask again when it is back")
+        if not any([answer["ended"] for answer in answers]):
             raise unknown("connection", id, "it has ended; GET connections lists those of now")
         return {"name": id, "address": "", "done": True}
 
@@ -279,6 +309,14 @@ class Acting:
                 403, "not-allowed", "Not allowed", f"user {who.name!r} may not manage {address!r}",
                 "give a group of the user's `manage` there (edge.permissions)",
             )  # fmt: skip
+
+
+def _before(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the audit log says of a queue."""
+    return {
+        "paused": all([row["paused"] for row in rows]), "messages": sum([row["messages"] for row in rows]),
+        "consumers": sum([row["consumers"] for row in rows]),
+    }  # fmt: skip
 
 
 def _cannot(row: dict[str, Any], why: str, fix: str) -> Problem:

@@ -19,6 +19,7 @@ from broker.seams.clock import Clock
 from broker.seams.entropy import token
 from broker.selector import compile
 
+from .access import Who
 from .acting import both, by_slot
 from .calls import ApiOp, Call, named
 from .params import Param
@@ -126,19 +127,23 @@ class Browsing:
         return {"items": rows, "total": len(rows), "next": name if following else None, "missing": []}
 
     async def message(self, call: Call) -> Any:
-        ids = by_slot([call.path["id"]])
+        slot, run = await self.one(call.who, call.path["queue"], call.path["id"])
+        return letters.row(slot, run, 0, 1024 * 1024, True)
+
+    async def one(self, who: Who, queue: str, id: str) -> tuple[int, Run]:
+        """One message, first of its run. Raises Problem."""
+        ids = by_slot([id])
         assert ids is not None
         (slot,) = ids
-        rows, _ = await self._reading.find(call.who, call.path["queue"])
+        rows, _ = await self._reading.find(who, queue)
         look = _Look(self._desk, "", [row for row in rows if row["slot"] == slot], both(None, ids[slot]))
         try:
             found = await look.next()
         finally:
             look.close()
         if found is None:
-            raise unknown("message", call.path["id"], "it has been consumed, or is with a consumer or not due: those "
-                          "are not shown")  # fmt: skip
-        return letters.row(slot, found[1], 0, 1024 * 1024, True)
+            raise unknown("message", id, "it has been consumed, or is with a consumer or not due: those are not shown")
+        return found
 
     async def dead_letters(self, call: Call) -> Any:
         rows, missing = await self._reading.find(call.who, call.path["queue"])

@@ -38,9 +38,10 @@ _QUEUE = {
 _CONNECTION = {
     "id": NUMBER, "peer": TEXT, "user": TEXT, "host": TEXT, "client_id": TEXT, "version": TEXT, "acceptor": TEXT,
     "state": TEXT, "subscriptions": NUMBER, "bytes_in": NUMBER, "bytes_out": NUMBER, "tls_subject": MAYBE,
+    "edge": TEXT, "blocked_bytes": NUMBER, "blocked_by": TEXTS,
 }  # fmt: skip
 _CONSUMER = {
-    "consumer": NUMBER, "session": NUMBER, "queue": TEXT, "address": TEXT, "slot": NUMBER, "ack": TEXT,
+    "consumer": NUMBER, "session": NUMBER, "edge": TEXT, "queue": TEXT, "address": TEXT, "slot": NUMBER, "ack": TEXT,
     "selector": MAYBE, "priority": NUMBER, "unacknowledged": NUMBER, "window": {"type": ["integer", "null"]},
     "ready": FLAG, "waits_for": TEXT,
 }  # fmt: skip
@@ -60,7 +61,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "QueuePart": _object(
         **_QUEUE, selector=MAYBE, browsers=NUMBER, last_message=NUMBER, exclusive=FLAG, non_destructive=FLAG,
         ring_size=NUMBER, last_value=FLAG, max_consumers=NUMBER, max_delivery_attempts=NUMBER,
-        dead_letter_address=TEXT, expiry_address=TEXT, why=TEXTS,
+        dead_letter_address=TEXT, expiry_address=TEXT, expiry_queue=MAYBE, why=TEXTS,
     ),
     "QueueDetail": _object(name=TEXT, address=TEXT, parts=_many("QueuePart"), missing=_many("Missing")),
     "Consumer": _object(**_CONSUMER),
@@ -125,10 +126,30 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         more={"type": "object"},
     ),
     "Moved": _object(slot=NUMBER, state=TEXT),
+    "Transaction": _object(
+        tx=TEXT, slot=NUMBER, coordinator=NUMBER, since=NUMBER, state=TEXT, sends=NUMBER, settles=NUMBER,
+        addresses=TEXTS,
+    ),
 }  # fmt: skip
 
 
-_EVENTS: dict[str, Any] = {
+BODY = "/queues/{queue}/messages/{id}/body"
+_PROBLEM: dict[str, Any] = {
+    "description": "a problem (RFC 9457)",
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+_STREAMS: dict[str, Any] = {
+    f"{PREFIX}{BODY}": {
+        "get": {
+            "operationId": "message-body",
+            "summary": "The whole body of a message, as it was sent, however large.",
+            "parameters": [{"name": name, "in": "path", "required": True, "schema": TEXT} for name in ("queue", "id")],
+            "responses": {
+                "200": {"description": "its bytes", "content": {"application/octet-stream": {"schema": TEXT}}},
+                "default": _PROBLEM,
+            },
+        }
+    },
     f"{PREFIX}/events": {
         "get": {
             "operationId": "events",
@@ -141,13 +162,10 @@ _EVENTS: dict[str, Any] = {
             ],
             "responses": {
                 "200": {"description": "a stream", "content": {"text/event-stream": {"schema": TEXT}}},
-                "default": {
-                    "description": "a problem (RFC 9457)",
-                    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
-                },
+                "default": _PROBLEM,
             },
         }
-    }
+    },
 }  # fmt: skip
 
 
@@ -159,7 +177,7 @@ def document(routes: Iterable[ApiOp]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Stampede", "version": __version__, "description": "See, explain, act."},
-        "paths": {**paths, **_EVENTS},
+        "paths": {**paths, **_STREAMS},
         "security": [{"basic": []}, {"token": []}],
         "components": {
             "schemas": {**SCHEMAS},
@@ -187,10 +205,7 @@ def _operation(route: ApiOp) -> dict[str, Any]:
         "parameters": places + asked,
         "responses": {
             str(route.status): {"description": "done", "content": {"application/json": {"schema": _answer(route)}}},
-            "default": {
-                "description": "a problem (RFC 9457)",
-                "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
-            },
+            "default": _PROBLEM,
         },
     }
     if route.body:

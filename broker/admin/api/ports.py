@@ -5,7 +5,7 @@ Rule: interfaces and values only. On a standalone broker and on an edge the same
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 Question = Mapping[str, Any]
@@ -37,7 +37,8 @@ class ClientsPort(Protocol):
     """The connections of this process."""
 
     def answer(self, question: Question) -> Work:
-        """Kinds: "connections" (a list), "connection" (`id`), "clients" (totals), "acceptors" (a list)."""
+        """Kinds: "connections" (a list), "connection" (`id`), "clients" (totals), "acceptors" (a list), and
+        "disconnect" (`id`, `why`; `ended`)."""
         ...
 
     def disconnect(self, id: int, why: str) -> bool:
@@ -48,12 +49,15 @@ class ClientsPort(Protocol):
 class ElsewherePort(Protocol):
     """The connections of other processes of this broker."""
 
-    async def ask(self, question: Question) -> tuple[list[Answer], list[Missing]]:
-        """What they say, as ClientsPort.answer; who has said nothing."""
+    own_name: str
+    """What this process is called among them; empty: numbers of connections are of all of them."""
+
+    def answered_by(self, view: Callable[[dict[str, Any]], Work]) -> None:
+        """What others ask of this process."""
         ...
 
-    async def disconnect(self, id: int, why: str) -> bool:
-        """Ends one; False: none of them has it."""
+    async def ask(self, question: Question) -> tuple[list[Answer], list[Missing]]:
+        """What they say, as ClientsPort.answer; who has said nothing. `edge` in the question: that one alone."""
         ...
 
 

@@ -23,6 +23,7 @@ from .problems import Problem, unknown
 FQQN = "::"
 CONNECTIONS = ("id", "peer", "user", "client_id", "subscriptions", "bytes_in", "bytes_out")
 """What connections can be sorted by."""
+EDGE = Param("edge", "only of this edge of the cluster; of a single connection: without it, of the one that is asked")
 ADDRESSES = 100
 """Dead letter addresses that are looked at: settings may name thousands."""
 
@@ -80,13 +81,18 @@ class Reading:
                   (*listing(SORTS["consumers"]), Param("session", "only of this connection", "number")), listed=True),
             ApiOp("GET", "/subscriptions", "subscriptions", "Durable subscriptions.", self.subscriptions, "Queue",
                   (*listing(SORTS["queues"]), *subscriptions), listed=True),
-            ApiOp("GET", "/connections", "connections", "Who is connected to this process.", self.connections,
+            ApiOp("GET", "/connections", "connections", "Who is connected.", self.connections,
                   "Connection", (*listing(CONNECTIONS), Param("q", "only where this text is part of the peer, the user "
-                  "or the client-id"), Param("user", "only of this user")), listed=True, administrators=True),
+                  "or the client-id"), Param("user", "only of this user"), Param("peer", "only from this address, with "
+                  "or without its port"), Param("blocked", "only those that cannot (can) send on: a full address, a "
+                  "rate, an owner that has much to do", "flag"), EDGE), listed=True, administrators=True),
             ApiOp("GET", "/connections/{id}", "connection", "One connection with its subscriptions.", self.connection,
-                  "ConnectionDetail", administrators=True),
-            ApiOp("GET", "/acceptors", "acceptors", "Ports of this process for clients.", self.acceptors, "Acceptor",
+                  "ConnectionDetail", (EDGE,), administrators=True),
+            ApiOp("GET", "/acceptors", "acceptors", "Ports for clients, of all edges.", self.acceptors, "Acceptor",
                   listed=True),
+            ApiOp("GET", "/transactions", "transactions", "Prepared transactions: COMMITs over several slots that are "
+                  "not carried out yet, a line for each slot.", self.transactions, "Transaction",
+                  listing(SORTS["transactions"]), listed=True, administrators=True),
             ApiOp("GET", "/settings", "settings", "All settings with their reasons.", self.settings, "Setting",
                   (_Q, Param("changed", "only those that are not at their default", "flag")), listed=True,
                   administrators=True),
@@ -96,7 +102,7 @@ class Reading:
 
     async def overview(self, call: Call) -> Any:
         answers, missing = await self._owners.ask({"kind": "totals"})
-        clients, silent = await self._of_clients({"kind": "clients"})
+        clients, silent = await self.of_clients({"kind": "clients"})
         return {
             **self._node.about(), "messaging": summed(answers), "clients": summed(clients),
             "missing": named([*missing, *silent]),
@@ -125,24 +131,24 @@ class Reading:
 
     async def connections(self, call: Call) -> Any:
         asked = question("connections", call.query)
-        return listed(asked, *await self._of_clients(asked))
+        return listed(asked, *await self.of_clients(asked))
 
     async def connection(self, call: Call) -> Any:
         id = call.path["id"]
         if (number := natural(id)) is None:
             raise unknown("connection", id, "its id is a number; GET connections lists them")
-        answers, missing = await self._of_clients({"kind": "connection", "id": number})
+        answers, missing = await self.of_clients(self.one_client("connection", number, call.query.get("edge")))
         answer = next(filter(None, answers), None)
         if answer is None and missing:
             raise absent(missing, "ask again when it is back")
         if answer is None:
             raise unknown("connection", id, "it has ended; GET connections lists those of now")
-        asked = {"limit": 500, "sort": "consumer", "session": number}
+        asked = {"limit": 500, "sort": "consumer", "session": number, "edge": answer["edge"]}
         found = await self._list("consumers", call.who, asked)
         return {**answer, "consumers": found["items"]}
 
     async def acceptors(self, call: Call) -> Any:
-        answers, missing = await self._of_clients({"kind": "acceptors"})
+        answers, missing = await self.of_clients({"kind": "acceptors"})
         rows: dict[str, Answer] = {}
         for row in [row for answer in answers for row in answer["rows"]]:
             known = rows.setdefault(row["name"], {**row, "connections": 0})
@@ -158,13 +164,23 @@ class Reading:
         ]
         return {"items": rows, "total": len(rows), "next": None, "missing": []}
 
-    async def _of_clients(self, asked: dict[str, Any]) -> tuple[list[Answer], list[Missing]]:
-        """Of all processes that have connections of this broker."""
-        own = await self._caller.work(self._clients.answer(asked))
-        if self._elsewhere is None:
-            return [own], []
-        others, missing = await self._elsewhere.ask(asked)
-        return [own, *others], missing
+    async def transactions(self, call: Call) -> Any:
+        return await self._list("transactions", call.who, call.query)
+
+    def one_client(self, kind: str, id: int, edge: str | None, **more: Any) -> dict[str, Any]:
+        """The question about one connection; without `edge` it is one of this process."""
+        own = self._elsewhere.own_name if self._elsewhere is not None else ""
+        return {"kind": kind, "id": id, "edge": edge or own, **more}
+
+    async def of_clients(self, asked: dict[str, Any]) -> tuple[list[Answer], list[Missing]]:
+        """Of all processes that have connections of this broker, or of the one that `edge` says."""
+        elsewhere, edge = self._elsewhere, asked.get("edge")
+        mine = elsewhere is None or not edge or edge == elsewhere.own_name
+        own = [await self._caller.work(self._clients.answer(asked))] if mine else []
+        if elsewhere is None or (edge and mine):
+            return own, []
+        others, missing = await elsewhere.ask(asked)
+        return own + others, missing
 
     # ── what others need as well ───────────────────────────────────────────────────────────────────
 

@@ -18,9 +18,8 @@ from .browsing import Browsing
 from .calls import ApiOp, Call, Caller
 from .cluster_map import ClusterMap
 from .configuring import Configuring
-from .events import Events
 from .explaining import Explaining
-from .openapi import PREFIX, document
+from .openapi import BODY, PREFIX, document
 from .ports import (
     Answer,
     ClientsPort,
@@ -36,6 +35,8 @@ from .ports import (
     Work,
 )
 from .reading import Reading
+from .streams.downloads import BodyDownloads, OpenBody
+from .streams.events import Events
 from .tokens import TokenHandlers
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Api:
         delimiter: str,
         desk: Desk,
         clock: Clock,
+        open_body: OpenBody,
         config: ConfigPort | None = None,
         topology: TopologyPort | None = None,
         tokens: TokensPort | None = None,
@@ -84,8 +86,10 @@ class Api:
             owners.caller = self._caller
         reading = Reading(owners, clients, node, self._caller, delimiter, elsewhere)
         self.cluster_map = ClusterMap(topology)
+        browsing = Browsing(reading, desk, clock)
+        self.downloads = BodyDownloads(self.gate, browsing, open_body)
         self._parts = (
-            reading, Browsing(reading, desk, clock), Acting(reading, desk, clients, elsewhere),
+            reading, browsing, Acting(reading, desk, clock),
             Configuring(config, self._caller), self.cluster_map, TokenHandlers(tokens),
             Explaining(logins),
         )  # fmt: skip
@@ -101,6 +105,7 @@ class Api:
         for route in self.routes():
             app.router.add_route(route.method, PREFIX + route.path, self._caller.serve(route))
         app.router.add_get(f"{PREFIX}/events", self._caller.stream(self.events.serve))
+        app.router.add_get(f"{PREFIX}{BODY}", self._caller.stream(self.downloads.serve))
         app.on_shutdown.append(self.events.close)
 
     async def _document(self, _: Call) -> Any:

@@ -1,4 +1,5 @@
-"""All owners of a cluster, asked by an edge over the links that it has anyway (ports.Owners).
+"""All owners of a cluster, asked by an edge over the links that it has anyway (ports.Owners); and all other edges, by
+one of these owners (ports.ElsewherePort).
 
 Rule: an answer is partial rather than late: who has not answered in ANSWER_S (SILENT_S the next time) is named as
 missing, and so are slots that nobody leads. Must not know what is asked.
@@ -7,14 +8,17 @@ missing, and so are slots that nobody leads. Must not know what is asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Final
 
 import msgspec
 
+from broker.link.edge_relay import RelayedAnswers
 from broker.link.edge_side.cluster_port import ClusterPort
+from broker.link.questions import View
 
 from .ports import Answer, Missing, Question
+from .problems import unknown
 
 ANSWER_S: Final = 5.0
 SILENT_S: Final = 0.5
@@ -63,3 +67,44 @@ class Spread:
         if unled := self._port.unled():
             missing.append(Missing(f"{unled} slots", "nobody leads them now"))
         return missing
+
+
+class OtherEdges:
+    """All other edges (ports.ElsewherePort).    names   of those that there are."""
+
+    def __init__(self, port: ClusterPort, own: str, names: Callable[[], list[str]]) -> None:
+        self.own_name = own
+        self._port = port
+        self._names = names
+
+    def answered_by(self, view: View) -> None:
+        self._port.answers.open(view)
+
+    async def ask(self, question: Question) -> tuple[list[Answer], list[Missing]]:
+        """Raises Problem for an edge that is not there."""
+        names = self._names()
+        if edge := question.get("edge"):
+            names = [name for name in names if name == edge]
+            if not names:
+                raise unknown("edge", edge, "GET nodes lists those that there are")
+        if not names:
+            return [], []
+        told: asyncio.Future[RelayedAnswers] = asyncio.get_running_loop().create_future()
+
+        def done(answer: bytes | None, why: str) -> None:
+            if told.done():
+                return
+            said = RelayedAnswers() if answer is None else msgspec.json.decode(answer, type=RelayedAnswers)
+            if answer is None:
+                said.failed.update(dict.fromkeys(names, why))
+            told.set_result(said)
+
+        self._port.ask_edges(msgspec.json.encode(question), done)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                said = await told
+        except TimeoutError:
+            said = RelayedAnswers(failed=dict.fromkeys(names, f"no answer within {ANSWER_S:g} s"))
+        why = "the owner that was asked has no connection to it"
+        missing = [Missing(name, said.failed.get(name, why)) for name in names if name not in said.answers]
+        return [msgspec.json.decode(said.answers[name]) for name in names if name in said.answers], missing

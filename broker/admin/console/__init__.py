@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _KINDS = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 FILES = {
     "/console": "index.html",
-    **{f"/console/{name}": name for name in ("console.css", "console.js", "stomp.js", "try.js")},
+    **{f"/console/{name}": name for name in ("console.css", "console.js", "queue.js", "stomp.js", "try.js")},
 }
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'{sockets}; form-action 'none'; "

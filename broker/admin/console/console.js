@@ -138,7 +138,10 @@ function say(text) {
 
 const HISTORY = 240; // points of a plot, about one a second
 const past = []; // of the overview: when, and what had been accepted and acknowledged by then
-const state = { may: { user: "", address: "", told: null }, audit: { q: "" }, queues: { sort: "-messages", q: "", pages: [] }, subscriptions: { sort: "-messages", q: "", pages: [] },
+const TREND = 60; // points of a sparkline
+const DEPTHS = 2000; // queues that have one
+const depths = new Map(); // of a queue: when, and how many messages, as long as this console is open
+const state = { show: { as: "text", selector: "" },  may: { user: "", address: "", told: null }, audit: { q: "" }, queues: { sort: "-messages", q: "", pages: [] }, subscriptions: { sort: "-messages", q: "", pages: [] },
   connections: { sort: "-subscriptions", q: "", pages: [] }, addresses: { sort: "name", q: "", pages: [] }, settings: { q: "" } };
 
 async function overview() {
@@ -151,7 +154,7 @@ async function overview() {
     el("div", { class: "cards" },
       card("queues", count(m.queues)), card("messages", count(m.messages)), card("unacknowledged", count(m.delivering)),
       card("not due yet", count(m.scheduled)), card("paused queues", count(m.paused)), card("consumers", count(m.consumers)),
-      card("connections here", count(told.clients.connections)), card("accepted since start", count(m.since_start.accepted)),
+      card("connections", count(told.clients.connections)), card("accepted since start", count(m.since_start.accepted)),
       card("acknowledged", count(m.since_start.acked)), card("dead letters made", count(m.since_start.dead_lettered)),
       card("disk used", bytes(m.disk.bytes)), card("disk free", bytes(m.disk.free))),
     plots(m),
@@ -235,11 +238,32 @@ async function audit() {
   ];
 }
 
+// Depth over time and by how much it changes, from what was told while this console was open: nothing is asked for it.
+function trend(row) {
+  const name = fqqn(row);
+  const known = depths.get(name) || [];
+  const last = known[known.length - 1];
+  if (!last || Date.now() - last[0] >= 900) known.push([Date.now(), row.messages]);
+  if (known.length > TREND) known.shift();
+  depths.delete(name);
+  depths.set(name, known);
+  if (depths.size > DEPTHS) depths.delete(depths.keys().next().value);
+  if (known.length < 2) return "—";
+  const [first, now] = [known[Math.max(0, known.length - 6)], known[known.length - 1]];
+  const rate = Math.round((now[1] - first[1]) / ((now[0] - first[0]) / 1000));
+  const most = Math.max(1, ...known.map((point) => point[1]));
+  const place = ([at, value]) => `${((at - known[0][0]) / Math.max(1, now[0] - known[0][0]) * 80).toFixed(1)},${(18 - value / most * 16 - 1).toFixed(1)}`;
+  const told = rate > 0 ? `grows by ${count(rate)}/s` : rate < 0 ? `shrinks by ${count(-rate)}/s` : "steady";
+  return el("span", { class: "trend" }, svg("svg", { viewBox: "0 0 80 18", role: "img", "aria-label": `${name} ${told}` },
+    svg("polyline", { points: known.map(place).join(" "), class: "line0" })), el("span", { class: "soft" }, rate ? `${rate > 0 ? "+" : "−"}${count(Math.abs(rate))}/s` : ""));
+}
+
 function queueTable(rows, sortable) {
   const by = (name) => sortable && (() => { sortable.sort = sortable.sort === `-${name}` ? name : `-${name}`; sortable.pages = []; show(); });
   return table([
     { title: "Queue", text: true, sort: by("name"), cell: (r) => el("a", { href: `#queue/${part(fqqn(r))}` }, fqqn(r)) },
     { title: "Messages", num: true, sort: by("messages"), cell: (r) => count(r.messages) },
+    { title: "Trend", optional: true, cell: trend },
     { title: "Unacknowledged", num: true, optional: true, sort: by("delivering"), cell: (r) => count(r.delivering) },
     { title: "Consumers", num: true, sort: by("consumers"), cell: (r) => count(r.consumers) },
     { title: "Type", optional: true, cell: (r) => `${r.routing.toLowerCase()}${r.paused ? ", paused" : ""}` },
@@ -266,67 +290,33 @@ function listing(kind, draw) {
   };
 }
 
-async function queue(name) {
-  const at = `/queues/${part(name)}`;
-  const [told, consumers, messages, dead] = await Promise.all([
-    look(at), unlessLate(look(`${at}/consumers?limit=50&sort=-unacknowledged`), { items: [] }),
-    unlessLate(look(`${at}/messages?limit=20&preview=300`), { items: [] }), unlessLate(look(`${at}/dead-letters`), { groups: [] })]);
-  const groups = dead.groups.filter((g) => g.address);
-  const paused = told.parts.every((p) => p.paused);
-  const sum = (field) => told.parts.reduce((total, p) => total + p[field], 0);
-  return [
-    el("h1", {}, name), missing(told),
-    el("div", { class: "cards" }, card("messages", count(sum("messages"))), card("waiting", count(sum("waiting"))),
-      card("unacknowledged", count(sum("delivering"))), card("not due yet", count(sum("scheduled"))), card("consumers", count(sum("consumers"))),
-      card("bytes", bytes(sum("bytes")))),
-    el("h2", {}, "Why is nothing delivered?"), told.parts.map((p) => el("ul", { class: "why" }, p.why.map((w) => el("li", {}, w)))),
-    el("div", { class: "bar" },
-      paused ? el("button", { onclick: () => act(() => api("POST", `${at}/resume`, {}), () => "resumed") }, "Resume")
-        : el("button", { onclick: () => act(() => api("POST", `${at}/pause`, {}), () => "paused") }, "Pause"),
-      el("button", { class: "danger", onclick: async () => {
-        if (await confirmed("Purge", "Everything in it will be gone, also what consumers hold.", name)) {
-          act(() => api("POST", `${at}/purge`, {}), (t) => `${count(t.done)} messages purged`);
-        } } }, "Purge"),
-      el("button", { class: "danger", onclick: async () => {
-        if (await confirmed("Delete", "The queue and its messages will be gone.", name)) {
-          act(() => api("DELETE", at), () => { location.hash = "#queues"; return "deleted"; });
-        } } }, "Delete")),
-    groups.length ? [el("h2", {}, "Dead letters"), table([
-      { title: "From", text: true, cell: (g) => (g.queue === g.address || !g.queue ? g.address : `${g.address}::${g.queue}`) },
-      { title: "Reason", cell: (g) => g.reason || "—" },
-      { title: "Messages", num: true, cell: (g) => count(g.count) },
-      { title: "Do", cell: (g) => el("button", { "aria-label": `Retry what comes from ${g.address} for ${g.reason}`, onclick: () => act(
-        () => api("POST", `${at}/retry`, { address: g.address, ...(g.reason ? { reason: g.reason } : {}) }),
-        (t) => `${count(t.done)} messages are back in ${g.address}`) }, "Retry") },
-    ], groups, "")] : [],
-    el("h2", {}, "Messages"), table([
-      { title: "Id", id: true, cell: (r) => r.id },
-      { title: "Headers", text: true, optional: true, cell: (r) => el("pre", {}, r.headers.map(([k, v]) => `${k}: ${v}`).join("\n")) },
-      { title: "Body", text: true, cell: (r) => el("pre", {}, r.large ? `large: ${bytes(r.length)}` : r.body + (r.complete ? "" : " …")) },
-      { title: "Do", cell: (r) => el("button", { class: "danger", "aria-label": `Delete message ${r.id}`, onclick: async () => {
-        if (await confirmed("Delete a message", `Message ${r.id} will be gone.`, r.id)) {
-          act(() => api("POST", `${at}/purge`, { ids: [r.id] }), (t) => `${t.done} deleted`);
-        } } }, "Delete") },
-    ], messages.items, messages.why || "Nothing waits."),
-    el("h2", {}, "Consumers"), table([
-      { title: "Connection", cell: (r) => el("a", { href: `#connection/${r.session}` }, r.session) },
-      { title: "Unacknowledged", num: true, cell: (r) => count(r.unacknowledged) },
-      { title: "Mode", optional: true, cell: (r) => r.ack },
-      { title: "Selector", text: true, optional: true, cell: (r) => r.selector || "—" },
-      { title: "Waits for", text: true, cell: (r) => r.waits_for || "messages" },
-    ], consumers.items, consumers.why || "Nobody."),
-  ];
+// Each edge of a cluster numbers its own.
+const linked = (id, edge) => el("a", { href: `#connection/${part(edge ? `${id}@${edge}` : id)}` }, edge ? `${id} at ${edge}` : id);
+const read = []; // of one connection: when, and how many bytes it had sent
+
+function readRate(told) {
+  if (read.length && read[0].key !== `${told.id}@${told.edge}`) read.length = 0;
+  read.push({ key: `${told.id}@${told.edge}`, at: Date.now(), bytes: told.bytes_in });
+  if (read.length > 6) read.shift();
+  const passed = (read[read.length - 1].at - read[0].at) / 1000;
+  return passed < 0.9 ? "—" : `${bytes(Math.round((told.bytes_in - read[0].bytes) / passed))}/s`;
 }
 
-async function connection(id) {
-  const told = await look(`/connections/${part(id)}`);
+async function connection(which) {
+  const [id, edge] = which.split("@");
+  const at = `/connections/${part(id)}${edge ? `?edge=${part(edge)}` : ""}`;
+  const told = await look(at);
+  const beats = told.heart_beat || {};
   return [
-    el("h1", {}, `Connection ${id} `, el("span", { class: "soft" }, told.peer)),
+    el("h1", {}, `Connection ${id} `, el("span", { class: "soft" }, `${told.peer}${edge ? `, at ${edge}` : ""}`)),
     el("div", { class: "cards" }, card("user", told.user || "—"), card("client-id", told.client_id || "—"), card("STOMP", told.version || "—"),
-      card("read", bytes(told.bytes_in)), card("written", bytes(told.bytes_out))),
+      card("read", bytes(told.bytes_in)), card("reads now", readRate(told)), card("written", bytes(told.bytes_out)),
+      card("sent to full addresses", bytes(told.blocked_bytes)),
+      ...Object.entries(beats).map(([name, value]) => card(`heart-beat: ${name.replaceAll("_", " ")}`, value === null ? "—" : `${value}`))),
+    told.blocked_by.length ? el("ul", { class: "why" }, told.blocked_by.map((why) => el("li", {}, `It cannot send on: ${why}.`))) : [],
     el("div", { class: "bar" }, el("button", { class: "danger", onclick: async () => {
       if (await confirmed("Disconnect", "It gets an ERROR.", String(id))) {
-        act(() => api("DELETE", `/connections/${part(id)}`), () => { location.hash = "#connections"; return "disconnected"; });
+        act(() => api("DELETE", at), () => { location.hash = "#connections"; return "disconnected"; });
       } } }, "Disconnect")),
     table([
       { title: "Queue", text: true, cell: (r) => el("a", { href: `#queue/${part(fqqn({ name: r.queue, address: r.address }))}` }, r.queue) },
@@ -341,18 +331,20 @@ async function settings() {
     onchange: (event) => { state.settings.q = event.target.value; show(); } });
   return [el("h1", {}, "Settings"), el("div", { class: "bar" }, search), table([
     { title: "Setting", text: true, cell: (r) => r.name },
-    { title: "Value", text: true, cell: (r) => (typeof r.value === "object" ? JSON.stringify(r.value) : `${r.value}`) + (r.source === "default" ? "" : " (set)") },
+    { title: "Value", text: true, cell: (r) => (typeof r.value === "object" ? JSON.stringify(r.value) : `${r.value}`) },
+    { title: "From", optional: true, cell: (r) => r.source + (r.restart !== null && r.restart !== undefined ? `, after a restart ${JSON.stringify(r.restart)}` : "") },
     { title: "What it does", text: true, optional: true, cell: (r) => r.help + (r.why ? ` Why: ${r.why}.` : "") },
   ], told.items, "None.")];
 }
 
 const connections = (rows) => table([
-  { title: "Id", cell: (r) => el("a", { href: `#connection/${r.id}` }, r.id) },
+  { title: "Id", cell: (r) => linked(r.id, r.edge) },
   { title: "From", text: true, cell: (r) => r.peer },
   { title: "User", text: true, cell: (r) => r.user || "—" },
   { title: "Client-id", text: true, optional: true, cell: (r) => r.client_id || "—" },
   { title: "Subscriptions", num: true, cell: (r) => count(r.subscriptions) },
   { title: "Read", num: true, optional: true, cell: (r) => bytes(r.bytes_in) },
+  { title: "Cannot send on", text: true, optional: true, cell: (r) => r.blocked_by.join("; ") || "—" },
 ], rows, "Nobody is connected.");
 
 const addresses = (rows) => table([
@@ -531,7 +523,7 @@ async function show() {
   }
 }
 
-addEventListener("hashchange", () => { say(""); page.replaceChildren(); unwatch(); show(); });
+addEventListener("hashchange", () => { say(""); state.show.selector = ""; page.replaceChildren(); unwatch(); show(); });
 document.getElementById("dialog").addEventListener("close", () => show());
 document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") show(); else unwatch(); });
 show();

@@ -1,10 +1,10 @@
-"""Messages of one queue carried somewhere else, or away: move, retry, purge by selector, copy.
+"""Messages of one queue carried somewhere else, or away: move, retry, expire, purge by selector, copy.
 
 The errand consumes them like a client and commits, batch by batch, what it sends and what it settles: one atomic
 record of the log each, so a kill in between loses nothing and doubles nothing, and asking again goes on where it
 stopped. What is left at the end goes back in its order, and nobody's attempts are counted.
 
-Rule: bounded by `limit` messages and by the window of the consumer. Must not know HTTP.
+Rule: bounded by `limit` messages, by the window of the consumer and by the pace that was asked for. Must not know HTTP.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from broker.core.ids import slot_of
 from broker.core.message import Run
 
 from .desk import Desk, Errand, ErrandFeed
-from .letters import DeadLetterOrigin, onward, origin, stored, unlabelled
+from .letters import DeadLetterOrigin, onward, origin, outdated, stored, unlabelled
 
 BATCH = 1000
 """Messages of one transaction."""
@@ -33,11 +33,19 @@ PATIENT = 40
 """So often that is asked before somebody is told that it does not come."""
 
 
+PACED_S = 30.0
+"""So long something goes on that has a pace: whoever asked for it asks again."""
+PIECES = 10
+"""Transactions a second of what has a pace."""
+
+
 class MoveTarget(NamedTuple):
-    """Where messages go.    queue   one queue of the address; None: as the address routes."""
+    """Where messages go.    queue   one queue of the address; None: as the address routes.    made   if need be, as the
+    broker makes the one for expired messages of an address."""
 
     address: str
     queue: str | None
+    made: bool = False
 
 
 class MoveSource(NamedTuple):
@@ -51,11 +59,15 @@ class MoveSource(NamedTuple):
 
 class MoveOrder(NamedTuple):
     """to   where each message goes: by where it comes from; None of it: it stays where it is.
-    gone   the messages are settled and sent nowhere (a purge).    bare   labels of dead letters are taken off."""
+    gone   the messages are settled and sent nowhere (a purge).    bare   labels of dead letters are taken off.
+    expired   when (epoch ms) they count as expired, and are labelled so; 0: they do not.
+    rate   messages a second; 0: as fast as it goes."""
 
     to: Callable[[DeadLetterOrigin], MoveTarget | None]
     bare: bool = False
     gone: bool = False
+    expired: int = 0
+    rate: int = 0
 
 
 class MoveReport:
@@ -79,25 +91,48 @@ class MoveReport:
         return {"done": self.done, "more": self.more, "left": [{"why": w, "count": n} for w, n in self.left.items()]}
 
 
+class _Pace:
+    """So many messages a second, from now on."""
+
+    def __init__(self, rate: int) -> None:
+        self.batch = BATCH if not rate else max(min(rate // PIECES, BATCH), 1)
+        """Messages of one transaction."""
+        self.at_once = 1 if rate else AT_ONCE
+        self._rate = rate
+        self._began = asyncio.get_running_loop().time()
+        self._done = 0
+
+    async def took(self, count: int) -> None:
+        """Returns when more may follow."""
+        if self._rate:
+            self._done += count
+            await asyncio.sleep(self._began + self._done / self._rate - asyncio.get_running_loop().time())
+
+    @property
+    def over(self) -> bool:
+        return bool(self._rate) and asyncio.get_running_loop().time() > self._began + PACED_S
+
+
 class _Batch:
     """What goes to one place in one transaction."""
 
-    def __init__(self, target: MoveTarget | None) -> None:
+    def __init__(self, target: MoveTarget | None, most: int) -> None:
         self.target = target
+        self._most = most
         self.ids: list[int] = []
         self.runs: list[Run] = []
         self.nbytes = 0
 
     @property
     def full(self) -> bool:
-        return len(self.ids) >= BATCH or self.nbytes >= BATCH_BYTES
+        return len(self.ids) >= self._most or self.nbytes >= BATCH_BYTES
 
-    def add(self, run: Run, at: int, record: bytes) -> None:
+    def add(self, run: Run, at: int, record: bytes, outdated: bool) -> None:
         self.ids.append(run.ids[at])
         self.nbytes += len(record)
         if self.target is None:
             return
-        made = onward(run, [record])
+        made = onward(run, [record], outdated)
         if self.runs and made.blob is None:
             before = self.runs[-1]
             alike = (before.flags, before.priority, before.expires) == (made.flags, made.priority, made.expires)
@@ -161,6 +196,7 @@ class _Work:
         self._report = report
         self._limit = limit
         self._refused: dict[MoveTarget, str] = {}
+        self._pace = _Pace(order.rate)
         self._newer = self._kept = 0
         self.over = False
 
@@ -176,8 +212,14 @@ class _Work:
                     self._newer += 1
                     continue
                 self._sort(run, at, batches, open_)
-        for start in range(0, len(batches), AT_ONCE):
-            await asyncio.gather(*[self._commit(batch) for batch in batches[start : start + AT_ONCE]])
+        pace = self._pace
+        for start in range(0, len(batches), pace.at_once):
+            if pace.over:
+                self._report.more = self.over = True
+                break
+            some = batches[start : start + pace.at_once]
+            await asyncio.gather(*[self._commit(batch) for batch in some])
+            await pace.took(sum([len(batch.ids) for batch in some]))
         if self._newer + self._kept > 1000:
             self.over = True  # what stays fills the window, and nothing more would come
             self._report.more = self._report.more or self._kept > 0
@@ -196,11 +238,17 @@ class _Work:
                 return
         batch = open_.get(target)
         if batch is None or batch.full:
-            batch = open_[target] = _Batch(target)
+            batch = open_[target] = _Batch(target, self._pace.batch)
             batches.append(batch)
-        record = stored(run, at)
-        batch.add(run, at, unlabelled(record) if self._order.bare else record)
+        batch.add(run, at, self._written(run, at), bool(self._order.expired))
         self._limit -= 1
+
+    def _written(self, run: Run, at: int) -> bytes:
+        """The message as it goes on."""
+        record, source, order = stored(run, at), self._source, self._order
+        if order.expired:
+            return outdated(record, run.ids[at], source.address, source.queue, order.expired)
+        return unlabelled(record) if order.bare else record
 
     async def _commit(self, batch: _Batch) -> None:
         source, consumer = self._source, self._feed.command.consumer
@@ -211,10 +259,11 @@ class _Work:
         def transact(session: int, seq: int) -> Command:
             target = batch.target
             assert target is not None
-            slot, create = slot_of(target.address), target.queue is None or target.queue == target.address
+            slot = slot_of(target.address)
+            create = target.made or target.queue is None or target.queue == target.address
+            routing = Routing.MULTICAST if target.made and target.queue else Routing.UNSET
             parts: list[Publish | Settle] = [
-                Publish(slot, session, 0, target.address, Routing.UNSET, run, target.queue, create)
-                for run in batch.runs
+                Publish(slot, session, 0, target.address, routing, run, target.queue, create) for run in batch.runs
             ]
             parts.append(Settle(source.slot, session, 0, consumer, batch.ids, Outcome.ACK))
             return Transact(source.slot, session, seq, parts)
@@ -224,7 +273,7 @@ class _Work:
         except RefusedError as refused:
             if batch.target is None or refused.code in _LOST:
                 raise
-            why = f"{'::'.join(filter(None, batch.target))}: {refused}"
+            why = f"{'::'.join(filter(None, batch.target[:2]))}: {refused}"
             self._refused[batch.target] = why
             self._kept += len(batch.ids)
             self._report.stays(why, len(batch.ids))
@@ -242,6 +291,7 @@ async def copy(
     """Sends what is there to another place; the messages stay. Not resumable: asked again it sends them again."""
     with desk.errand() as errand:
         feed = await errand.subscribe(source.slot, source.address, source.queue, selector, browse=True)
+        pace = _Pace(order.rate)
         while limit > 0 and (run := await feed.next()) is not None:
             records = [stored(run, at) for at in range(min(len(run.ids), limit))]
             target = order.to(origin(run, 0))
@@ -254,4 +304,5 @@ async def copy(
                 slot_of(target.address), session, seq, target.address, Routing.UNSET, made, target.queue
             ))  # fmt: skip
             report.done += len(records)
+            await pace.took(len(records))
         report.more = limit <= 0

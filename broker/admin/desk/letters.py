@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 from broker.core.message import (
     BLOB,
+    DEATH,
     DURABLE,
     ESCAPED,
     GROUPED,
     LABELS,
     NO_IDS,
+    ORIGINAL_ID,
     PART,
     REDELIVERED,
     TEXT,
@@ -59,18 +61,28 @@ def unlabelled(message: bytes) -> bytes:
     return message[at:]
 
 
+def outdated(message: bytes, id: int, address: str, queue: str, now: int) -> bytes:
+    """As a message that has expired there, now (engine/routing/redelivery.expire)."""
+    origin = b"_AMQ_ORIG_ADDRESS:%b\n_AMQ_ORIG_QUEUE:%b\n" % (escaped(address), escaped(queue))
+    why = b"_AMQ_ACTUAL_EXPIRY:%d\n%bexpired\n" % (now, DEATH)
+    return b"%b%d\n" % (ORIGINAL_ID, id) + origin + why + unlabelled(message)
+
+
 def says_when(run: Run) -> bool:
     """May its messages rest where what is sent again and again does."""
     return all([recurrence(record)[0] is not None for record in run.records])
 
 
-def onward(run: Run, records: list[bytes]) -> Run:
-    """The messages of the run as somebody would send them again; records: their bytes."""
+def onward(run: Run, records: list[bytes], outdated: bool = False) -> Run:
+    """The messages of the run as somebody would send them again; records: their bytes. outdated: see there; they are
+    there for ever."""
     flags = run.flags & (DURABLE | ESCAPED | GROUPED | BLOB | TEXT)
     if run.flags & WAS_DURABLE:
         flags |= DURABLE
+    if outdated:
+        flags |= ESCAPED  # the address that it is labelled with may be
     nbytes = sum(map(len, records)) + (run.blob.length + 1 if run.blob is not None else 0)
-    return Run(NO_IDS, b"", records, nbytes, flags, run.priority, run.expires, blob=run.blob)
+    return Run(NO_IDS, b"", records, nbytes, flags, run.priority, 0 if outdated else run.expires, blob=run.blob)
 
 
 def row(slot: int, run: Run, index: int, preview: int, whole: bool) -> dict[str, Any]:

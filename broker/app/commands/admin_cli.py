@@ -16,6 +16,9 @@ import click
 from .admin_client import REFUSED, AdminApi, api_options, cell, confirm, dump, list_options, part, show
 
 QUEUE_COLUMNS = ("name", "address", "routing", "messages", "waiting", "delivering", "scheduled", "consumers", "paused")
+MOST_COPIED = 1_000_000
+COPIED_S = 300
+"""Of what has a rate; as the API has it."""
 AT_ONCE = 20_000
 """Messages carried per request: so often there is progress to show."""
 
@@ -62,35 +65,46 @@ def subscriptions(url: str, login: str | None, output: str, limit: int, sort: st
 @list_options
 @click.option("-q", "part_of", metavar="TEXT", help="Part of the peer, the user or the client-id.")
 @click.option("--user", help="Only of this user.")
+@click.option("--from", "peer", metavar="ADDRESS", help="Only from this address, with or without its port.")
+@click.option("--blocked", is_flag=True, help="Only those that cannot send on, and what they wait for.")
 def connections(
-    url: str, login: str | None, output: str, limit: int, sort: str | None, part_of: str | None, user: str | None
-) -> None:
-    """List who is connected."""
-    rows = AdminApi(url, login).rows("/connections", limit, q=part_of, user=user, sort=sort)
-    columns = ("id", "peer", "user", "client_id", "version", "acceptor", "state", "subscriptions", "bytes_in")
-    show(list(rows), columns, output)
+    url: str, login: str | None, output: str, limit: int, sort: str | None, part_of: str | None, user: str | None,
+    peer: str | None, blocked: bool,
+) -> None:  # fmt: skip
+    """List who is connected; in a cluster to all edges."""
+    rows = list(AdminApi(url, login).rows("/connections", limit, q=part_of, user=user, sort=sort, peer=peer,
+                                          blocked="true" if blocked else None))  # fmt: skip
+    columns = ["id", "peer", "user", "client_id", "version", "acceptor", "state", "subscriptions", "bytes_in"]
+    if any(row["edge"] for row in rows):
+        columns.insert(1, "edge")
+    show(rows, [*columns, *(("blocked_bytes", "blocked_by") if blocked else ())], output)
 
 
 @click.command()
 @api_options
 @click.argument("id", required=False)
+@click.option("--edge", help="ID is one of this edge; else of the one that is asked.")
 @click.option("--user", help="All connections of this user.")
+@click.option("--from", "peer", metavar="ADDRESS", help="All connections from this address, with or without its port.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def disconnect(url: str, login: str | None, output: str, id: str | None, user: str | None, yes: bool) -> None:
-    """End the connection ID, or all of a user: they get an ERROR that says who did it."""
+def disconnect(
+    url: str, login: str | None, output: str, id: str | None, edge: str | None, user: str | None, peer: str | None,
+    yes: bool,
+) -> None:  # fmt: skip
+    """End the connection ID, or all of a user or an address: they get an ERROR that says who did it."""
     api = AdminApi(url, login)
-    if (id is None) is (user is None):
-        raise click.UsageError("name the ID of a connection, or --user.")
-    if user is not None:
-        ids = [str(row["id"]) for row in api.rows("/connections", 1_000_000, user=user)]
-        confirm(user, f"{len(ids)} connections will end.", yes)
-    else:
-        assert id is not None
-        ids = [id]
+    if [id, user, peer].count(None) != 2:
+        raise click.UsageError("name the ID of a connection, or --user, or --from.")
+    if id is not None:
+        found = [(id, edge)]
         confirm(id, "The connection will end.", yes)
-    for one in ids:
-        api.call("DELETE", f"/connections/{part(one)}")
-    show([{"disconnected": len(ids)}], ("disconnected",), output)
+    else:
+        rows = api.rows("/connections", 1_000_000, user=user, peer=peer, edge=edge)
+        found = [(str(row["id"]), row["edge"] or None) for row in rows]
+        confirm(user or peer or "", f"{len(found)} connections will end.", yes)
+    for one, where in found:
+        api.call("DELETE", f"/connections/{part(one)}" + (f"?edge={part(where)}" if where else ""))
+    show([{"disconnected": len(found)}], ("disconnected",), output)
 
 
 @click.group()
@@ -156,7 +170,8 @@ def queue_resume(url: str, login: str | None, output: str, name: str) -> None:
 
 
 def chosen(command: Any) -> Any:
-    """--selector and --id."""
+    """--selector, --id and --rate."""
+    command = click.option("--rate", type=click.IntRange(1), help="Messages a second at most.")(command)
     command = click.option("--id", "ids", multiple=True, help="Only this message; repeatable.")(command)
     return click.option("--selector", help="Only messages that match (docs/selectors.md).")(command)
 
@@ -167,11 +182,28 @@ def chosen(command: Any) -> Any:
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def queue_purge(
-    url: str, login: str | None, output: str, name: str, selector: str | None, ids: tuple[str, ...], yes: bool
-) -> None:
+    url: str, login: str | None, output: str, name: str, selector: str | None, ids: tuple[str, ...], rate: int | None,
+    yes: bool,
+) -> None:  # fmt: skip
     """Empty it, or take out what matches."""
     confirm(name, "Messages will be gone.", yes)
-    carried(AdminApi(url, login), name, "purge", {"selector": selector, "ids": list(ids) or None}, output)
+    body = {"selector": selector, "ids": list(ids) or None, "rate": rate}
+    carried(AdminApi(url, login), name, "purge", body, output)
+
+
+@queue.command("expire")
+@api_options
+@chosen
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def queue_expire(
+    url: str, login: str | None, output: str, name: str, selector: str | None, ids: tuple[str, ...], rate: int | None,
+    yes: bool,
+) -> None:  # fmt: skip
+    """Messages count as expired now: to the expiry address, or gone where there is none."""
+    confirm(name, "Messages will leave it as expired.", yes)
+    body = {"selector": selector, "ids": list(ids) or None, "rate": rate}
+    carried(AdminApi(url, login), name, "expire", body, output)
 
 
 @queue.command("move")
@@ -181,14 +213,15 @@ def queue_purge(
 @click.argument("to")
 @click.option("--copy", is_flag=True, help="They stay here as well.")
 def queue_move(
-    url: str, login: str | None, output: str, name: str, to: str, selector: str | None, ids: tuple[str, ...], copy: bool
-) -> None:
+    url: str, login: str | None, output: str, name: str, to: str, selector: str | None, ids: tuple[str, ...],
+    rate: int | None, copy: bool,
+) -> None:  # fmt: skip
     """Messages to another ADDRESS, or ADDRESS::QUEUE, in order."""
-    body = {"to": to, "selector": selector, "ids": list(ids) or None}
+    body = {"to": to, "selector": selector, "ids": list(ids) or None, "rate": rate}
     if copy:
-        carried(AdminApi(url, login), name, "copy", body, output, 1_000_000)
-    else:
-        carried(AdminApi(url, login), name, "move", body, output)
+        most = min(MOST_COPIED, rate * COPIED_S) if rate else MOST_COPIED
+        body["limit"] = most
+    carried(AdminApi(url, login), name, "copy" if copy else "move", body, output)
 
 
 @queue.command("retry")
@@ -198,11 +231,11 @@ def queue_move(
 @click.option("--address", help="Only what comes from this address.")
 @click.option("--reason", help="Only what left for this reason.")
 def queue_retry(
-    url: str, login: str | None, output: str, name: str, selector: str | None, ids: tuple[str, ...],
+    url: str, login: str | None, output: str, name: str, selector: str | None, ids: tuple[str, ...], rate: int | None,
     address: str | None, reason: str | None,
 ) -> None:  # fmt: skip
     """Dead letters go back to the queues they come from, in order."""
-    body = {"selector": selector, "ids": list(ids) or None, "address": address, "reason": reason}
+    body = {"selector": selector, "ids": list(ids) or None, "address": address, "reason": reason, "rate": rate}
     carried(AdminApi(url, login), name, "retry", body, output)
 
 
@@ -288,26 +321,39 @@ def import_messages(url: str, login: str | None, output: str, address: str, file
     show([{"sent": sent}], ("sent",), output)
 
 
-def carried(
-    api: AdminApi, name: str, what: str, body: dict[str, Any], output: str, at_once: int = AT_ONCE
-) -> None:  # fmt: skip
+def carried(api: AdminApi, name: str, what: str, body: dict[str, Any], output: str) -> None:
     """Goes on until nothing is left, with progress where somebody looks."""
     done = 0
-    while True:
-        told = api.call("POST", f"/queues/{part(name)}/{what}", {**body, "limit": at_once})
-        done += told["done"]
-        if not told["more"] or not told["done"]:
-            break
-        if sys.stderr.isatty():
-            click.echo(f"\r{done} messages", nl=False, err=True)
+    path = f"/queues/{part(name)}/{what}"
+    # What is not of messages (a purge of all) is one step, and a copy that is asked for again copies again.
+    if what == "copy" or (what == "purge" and not any(body.values())):
+        told = api.call("POST", path, body)
+        done = told["done"]
+    else:
+        with click.progressbar(
+            length=_waiting(api, name), label=what, file=sys.stderr, show_pos=True, hidden=not sys.stderr.isatty()
+        ) as bar:
+            while True:
+                told = api.call("POST", path, {**body, "limit": AT_ONCE})
+                done += told["done"]
+                bar.update(told["done"])
+                if not told["more"] or not told["done"]:
+                    break
     if output != "table":
         dump({**told, "done": done}, output)
     else:
         click.echo(f"{done} messages: {what} done")
     for left in told["left"]:
         click.echo(f"stampede: {left['count']} stay: {left['why']}", err=True)
-    if told["left"]:
+    if told["more"]:
+        click.echo("stampede: there is more; name what is left with --selector", err=True)
+    if told["left"] or told["more"]:
         raise SystemExit(REFUSED)
+
+
+def _waiting(api: AdminApi, name: str) -> int:
+    """The most that there can be to do."""
+    return sum([row["waiting"] for row in api.get(f"/queues/{part(name)}")["parts"]])
 
 
 def dumped(told: dict[str, Any], output: str) -> None:

@@ -55,6 +55,8 @@ class _Listener:
 class EdgeProcesses:
     """See the head of this file. directory, tokens: for the parent's own edge."""
 
+    own_name = ""
+
     def __init__(
         self, count: int, memory: int, settings: Callable[[], Settings], clock: Clock, names: LocalNames,
         fail: Callable[[str], None],
@@ -137,8 +139,8 @@ class EdgeProcesses:
         ]
         return list(answers.values()), silent
 
-    async def disconnect(self, id: int, why: str) -> bool:
-        return any((await self._crew.ask_all("disconnect", (id, why))).values())
+    def answered_by(self, _view: object) -> None:
+        """Nobody else asks the parent."""
 
     # ── told to people ─────────────────────────────────────────────────────────────────────────────
 

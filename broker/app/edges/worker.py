@@ -175,9 +175,6 @@ class EdgeWorker:
             return [(each.name, each.kind, each.help, each.samples) for each in self._metrics(edge)]
         elif kind == "clients":
             return await self._answer(about)
-        elif kind == "disconnect":
-            assert self._clients is not None
-            return self._clients.disconnect(*about)
         return None
 
     def _change(self, entries: Sequence[Entry]) -> None:

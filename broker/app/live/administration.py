@@ -22,14 +22,17 @@ from broker.config.settings import Settings
 from broker.core.commands import Command
 from broker.core.errors import Code, RefusedError
 from broker.core.memory import Memory
+from broker.core.message import Run
 from broker.core.virtual_host import HOST
 from broker.edge.access.auth import Authenticator, refusal
 from broker.edge.access.listener import Listeners
 from broker.edge.access.permissions import Permissions
 from broker.edge.edge import Edge
 from broker.edge.portrait import Clients
+from broker.edge.session.compressing import Inflating, length_of
 from broker.edge.transport.channel import next_connection_id
 from broker.engine.address.address_settings import Matcher
+from broker.link.owner_port import BodyReader
 from broker.seams.clock import SystemClock
 
 from .live import LiveSettings, rows
@@ -148,16 +151,26 @@ def api(
     tokens: of machines, if it keeps some.    elsewhere: connections of other processes of this broker."""
     desk = Desk(submit, next_connection_id, edge.next_consumer)
     edge.give_others_to(desk.on_effect)
+    clients = Clients(edge, listeners.rows, elsewhere.own_name if elsewhere is not None else "")
+
+    def open_body(slot: int, run: Run) -> tuple[BodyReader, int]:
+        assert run.blob is not None
+        reader, length = edge.port.read_body(slot, run.blob), length_of(run)
+        return reader if length == run.blob.length else Inflating(reader, edge.beats), length
+
+    if elsewhere is not None:
+        elsewhere.answered_by(clients.answer)
     made = Api(
         settings.admin,
         owners,
-        Clients(edge, listeners.rows),
+        clients,
         Users(auth, lambda: edge.permissions),
         node,
         admin.steps.kind("api"),
         settings.engine.wildcard_delimiter,
         desk,
         SystemClock(),
+        open_body,
         config,
         topology,
         tokens,

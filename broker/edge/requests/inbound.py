@@ -8,6 +8,8 @@ connecting), nor how they are answered.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from broker.core.commands import Command, Publish
 from broker.core.errors import RefusedError
 from broker.core.message import DURABLE
@@ -282,6 +284,11 @@ class Inbound:
                 self._holds = None
                 session.heard()
                 session.channel.resume_reading()
+
+    @property
+    def held_by(self) -> Collection[str]:
+        """Why the socket is not read."""
+        return self._holds or ()
 
     @property
     def reading(self) -> bool:

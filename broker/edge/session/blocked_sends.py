@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 
 from broker.core.commands import Command, Publish, Transact
@@ -36,6 +37,9 @@ EACH = 200
 """Bytes a command takes beside its messages, about."""
 GONE_S = 60.0
 """What a client sent before it closed its side waits no longer than this: nobody is there to hear of it."""
+
+TOLD = 5
+"""Addresses that an operator is told of."""
 
 Key = tuple[int, str]
 """Slot, address."""
@@ -114,6 +118,10 @@ class BlockedSends:
             out.append(command)
         self._bound()
         return out
+
+    def awaited(self) -> list[str]:
+        """Addresses that something waits for, some of them."""
+        return [address for _, address in islice(self._held, TOLD)]
 
     def blocks(self, slot: int, address: str) -> bool:
         """Has what goes there to wait."""

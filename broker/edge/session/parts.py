@@ -8,7 +8,7 @@ clocks, session, what carries out frames, intake, edge.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from broker.config.settings import Settings
@@ -98,6 +98,11 @@ class ReadingHalf(Protocol):
     @property
     def reading(self) -> bool:
         """False while it is us who are not reading."""
+        ...
+
+    @property
+    def held_by(self) -> Collection[str]:
+        """Why it is not read: words of hold()."""
         ...
 
     @property

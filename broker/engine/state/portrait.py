@@ -18,8 +18,11 @@ from ..queue.queue import Queue
 from .held import WITHHELD
 from .slot import Slot
 from .slot_address import Address
+from .tx_parts import Prepared
 
 Row = dict[str, Any]
+TOLD = 5
+"""Addresses of a transaction that are told."""
 
 
 def messages(queue: Queue) -> int:
@@ -145,6 +148,21 @@ def hindrance(consumer: Consumer) -> str:
     if consumer.ledger is not None and consumer.credit_bytes <= 0:
         return f"its window of bytes is full: {held(consumer)} messages are not acknowledged"
     return ""
+
+
+def transaction_row(slot: Slot, prepared: Prepared) -> Row:
+    """This slot's part of a COMMIT over several slots. since: epoch ms; settles: messages that leave queues by it."""
+    states = {None: "waits for the decision of its coordinator", True: "is carried out", False: "is given back"}
+    return {
+        "tx": prepared.tx,
+        "slot": slot.number,
+        "coordinator": prepared.coordinator,
+        "since": prepared.since,
+        "state": states[prepared.commit],
+        "sends": sum([parked.last - parked.first + 1 for parked in prepared.publishes]),
+        "settles": sum([len(claim.messages) for claim in prepared.claims]),
+        "addresses": sorted({parked.address for parked in prepared.publishes})[:TOLD],
+    }
 
 
 def address_row(slot: Slot, address: Address) -> Row:

@@ -18,7 +18,7 @@ tell.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -51,6 +51,7 @@ from ..codec.codec import PROTOCOL, SLOT_BITS, SLOT_MASK, SlotState
 from ..codec.command_codec import MAX_MESSAGE_BYTES, LinkCommand
 from ..codec.effect_codec import LinkEffect
 from ..owner_port import EffectListener
+from ..questions import OperatorAnswers, Tell
 from ..stats import LinkStats, of_lanes
 from .all_slots import Together
 from .auto_marks import AutoMarks
@@ -118,7 +119,9 @@ class ClusterPort:
             self._settings.lease_s * UNREACHED,
         )  # fmt: skip
         self.unreached = self._routes.unreached
-        self.ask, self.unled = self._routes.ask, self._routes.unled
+        self.ask, self.unled, self.ask_edges = self._routes.ask, self._routes.unled, self._routes.ask_edges
+        self.answers = OperatorAnswers(schedule)
+        """To other edges."""
         self._uploads = Uploads(
             self._routes, keeper, schedule, later, self.stats, self._outages.watch, self._outages.unavailable,
             self._refuse,
@@ -497,6 +500,9 @@ class ClusterPort:
 
     def on_dialed(self, link: OwnerLink) -> None:
         self._routes.dialed(link)
+
+    def on_asked(self, link: OwnerLink, asks: Iterable[pb.Ask], tell: Tell) -> None:
+        self.answers.take(link.owner, asks, tell)
 
     def on_answered(self, link: OwnerLink) -> None:
         self._routes.answered(link)

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Iterable
+from functools import partial
 from typing import Final, Protocol
 
 from broker.config.settings import ClusterSettings
@@ -30,7 +32,7 @@ from ..bodies.edge_bodies import BodyHub
 from ..codec.codec import CONGESTED, DOWN_PING, UP_PING, decode_down
 from ..codec.command_codec import LinkCommand, put_command
 from ..codec.effect_codec import LinkEffect, take_effects
-from ..questions import Asked, Done
+from ..questions import Asked, Done, Tell
 from ..stats import LinkStats
 
 log = logging.getLogger("stampede.link")
@@ -70,6 +72,9 @@ class LinkUser(Protocol):
         ...
 
     def on_unsendable(self, command: LinkCommand, why: str) -> None: ...
+    def on_asked(self, link: OwnerLink, asks: Iterable[pb.Ask], tell: Tell) -> None:
+        """Another edge asks, by this owner."""
+        ...
 
 
 class OwnerLink:
@@ -142,12 +147,17 @@ class OwnerLink:
         """There is a stream (whether anybody hears it remains to be seen)."""
         return self._stream is not None
 
-    def ask(self, question: bytes, done: Done) -> None:
-        """Asks the owner something that concerns no slot in particular (questions.py)."""
+    def ask(self, question: bytes, done: Done, edges: bool = False) -> None:
+        """Asks the owner something that concerns no slot in particular (questions.py), or all other edges by it."""
         if self._stream is None:
             done(None, "there is no connection to it")
             return
-        self._send_up(self.asked.ask(question, done))
+        self._send_up(self.asked.ask(question, done, edges))
+
+    def tell(self, end: _End, told: pb.Told) -> None:
+        """What another edge wanted to know, if that is still the stream it asked by."""
+        if end is self._end and self._stream is not None:
+            self._send_up(pb.Up(told=[told]))
 
     # ── life ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -436,6 +446,8 @@ class OwnerLink:
             self.bodies.on_body(body)
         if down.told:
             self.asked.told(down.told)
+        if down.asks and self._end is not None:
+            self._user.on_asked(self, down.asks, partial(self.tell, self._end))
         if down.batch:
             self._taken = down.batch
             self._untold_bytes += nbytes

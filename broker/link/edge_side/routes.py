@@ -113,6 +113,14 @@ class Routes:
             link.ask(question, partial(done, link.owner))
         return [link.owner for link in links]
 
+    def ask_edges(self, question: bytes, done: Callable[[bytes | None, str], None]) -> None:
+        """Asks all other edges, by an owner (link/edge_relay.py)."""
+        link = next((link for link in self.links.values() if link.up), None)
+        if link is None:
+            done(None, "no owner is reached, and edges are asked by one")
+            return
+        link.ask(question, done, edges=True)
+
     def unled(self) -> int:
         """Slots that nobody is known to lead."""
         return sum([lane.link is None for lane in self.lanes.values()])

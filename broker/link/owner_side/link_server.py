@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count, islice
 
@@ -34,10 +34,11 @@ from broker.seams.clock import Clock, Later, Schedule
 from broker.seams.stream import Ended, Stream
 
 from ..bodies.owner_bodies import FindBody, NewBody, OpenBody
-from ..codec.codec import PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
+from ..codec.codec import NUMBER_BITS, PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
 from ..codec.command_codec import MAX_MESSAGE_BYTES
+from ..edge_relay import EdgeRelay
 from ..owner_port import EffectListener
-from ..questions import OperatorAnswers
+from ..questions import OperatorAnswers, Tell
 from ..stats import LinkStats
 from .attach_barrier import AttachBarrier
 from .edge_peer import EdgePeer, Resting, edge_of
@@ -113,6 +114,7 @@ class LinkServer:
         self._own: EffectListener | None = None
         self.answers = OperatorAnswers(schedule)
         """To operators."""
+        self._relay = EdgeRelay(later)
 
     # ── the node ───────────────────────────────────────────────────────────────────────────────────
 
@@ -286,7 +288,9 @@ class LinkServer:
                 raise malformed("a second Hello")
             commands = peer.take(up)
             if up.asks:
-                self.answers.take(peer.edge, up.asks, partial(_send, peer, end.stream))
+                self._asked(peer, up.asks, partial(_tell, peer, end.stream))
+            if up.told:
+                self._relay.heard(peer.edge, up.told)
         except ProtocolViolation as violation:
             self._refuse(end, violation.code, violation.detail)
             return
@@ -294,6 +298,21 @@ class LinkServer:
         # Also without effects: that the batch was taken has to be told, for the edge's next one waits for it.
         self.flush_soon(peer)
         self.attach_barrier.call()
+
+    def _asked(self, peer: EdgePeer, asks: Iterable[pb.Ask], tell: Tell) -> None:
+        """By an edge: of us, or of all others."""
+        self.answers.take(peer.edge, [ask for ask in asks if not ask.edges], tell)
+        others = {
+            each.edge: partial(_ask, each, each.stream)
+            for each in self._by_edge.values()
+            if each is not peer and each.stream is not None
+        }
+        self._relay.take([ask for ask in asks if ask.edges], others, tell)
+
+    def edge_of(self, number: int) -> str:
+        """The edge of a session or consumer with this number here; empty: none that is known."""
+        peer = self._peers.get(number >> NUMBER_BITS)
+        return peer.edge if peer is not None else ""
 
     def _take(self, commands: list[Command]) -> None:
         if commands and self._submit(commands) and not self._congested:
@@ -404,6 +423,7 @@ class LinkServer:
         self.stats.lost_stream()
         log.info("edge %s lost: %s", peer.edge, why)
         peer.end()
+        self._relay.lost(peer.edge)
         if not self._closed:
             self._later(self._settings.edge_grace_s, partial(self._grace_over, peer, peer.streams))
 
@@ -528,10 +548,16 @@ class EdgeStream:
         self._server.on_closed(self, why)
 
 
-def _send(peer: EdgePeer, stream: Stream, data: bytes) -> None:
+def _tell(peer: EdgePeer, stream: Stream, told: pb.Told) -> None:
     """To this stream of the edge, if it still is its stream."""
     if peer.stream is stream:
-        peer.send_bytes(data)
+        peer.send_bytes(pb.Down(told=[told]).SerializeToString())
+
+
+def _ask(peer: EdgePeer, stream: Stream, ask: pb.Ask) -> None:
+    """The same."""
+    if peer.stream is stream:
+        peer.send_bytes(pb.Down(asks=[ask]).SerializeToString())
 
 
 def _host(peer: str) -> str:

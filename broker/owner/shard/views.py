@@ -14,10 +14,12 @@ from broker.core.pages import PIECE, ROWS, Ask, Page, PageKey, choose
 from broker.engine.address.address_settings import first_said
 from broker.engine.consumers.consumer import Consumer
 from broker.engine.queue.queue import Queue
+from broker.engine.routing.dead_letter_queues import expiry_queue
 from broker.engine.state import portrait
 from broker.engine.state.depth import busy
 from broker.engine.state.slot import Slot
 from broker.engine.state.slot_address import Address
+from broker.engine.state.tx_parts import Prepared
 from broker.engine.state.why import why
 from broker.seams.clock import Clock
 
@@ -37,6 +39,10 @@ Answer = dict[str, Any]
 Work = Generator[None, None, Answer]
 
 
+def _no_edge(_: int) -> str:
+    return ""
+
+
 _CONSUMERS: dict[str, Callable[[Consumer], Any]] = {
     "consumer": lambda consumer: consumer.id,
     "session": lambda consumer: consumer.session,
@@ -46,19 +52,28 @@ _ADDRESSES: dict[str, Callable[[Address], Any]] = {
     "name": lambda address: address.name,
     "queues": lambda address: len(address.queues),
 }
+_TRANSACTIONS: dict[str, Callable[[Prepared], Any]] = {
+    "since": lambda prepared: prepared.since,
+    "tx": lambda prepared: prepared.tx,
+}
 SORTS: dict[str, tuple[str, ...]] = {
     "queues": tuple(portrait.QUEUE_VALUES),
     "addresses": tuple(_ADDRESSES),
     "consumers": tuple(_CONSUMERS),
+    "transactions": tuple(_TRANSACTIONS),
 }
 """What lists can be sorted by, the default first."""
 
 
 class Views:
-    """Of the slots that are led here. number: what people are told of the number of a session."""
+    """Of the slots that are led here. number: what people are told of the number of a session.    edge_of: the edge of
+    that session, where there are several."""
 
-    def __init__(self, shard: Shard, clock: Clock, number: Callable[[int], int] = int) -> None:
+    def __init__(
+        self, shard: Shard, clock: Clock, number: Callable[[int], int] = int, edge_of: Callable[[int], str] = _no_edge
+    ) -> None:
         self._number = number
+        self._edge_of = edge_of
         self._shard = shard
         self._clock = clock
 
@@ -126,19 +141,31 @@ class Views:
         return answer
 
     def consumers(self, question: Question) -> Work:
-        """Filters: address and queue (of one), session."""
+        """Filters: address and queue (of one), session, edge."""
         value = _CONSUMERS[question["sort"]]
         page = yield from choose(
             self._entries(_consumers_of(question)),
             _ask(question),
             lambda entry: value(entry[1]),
             lambda entry: (entry[1].id, entry[0].number),
-            _consumer_filter(question, self._number),
+            _consumer_filter(question, self._number, self._edge_of),
         )
         answer = yield from _listed(page, portrait.consumer_row)
         for row in answer["rows"]:
+            row["edge"] = self._edge_of(row["session"])
             row["session"] = self._number(row["session"])
         return answer
+
+    def transactions(self, question: Question) -> Work:
+        """COMMITs over several slots that slots have prepared and that are not carried out yet."""
+        value = _TRANSACTIONS[question["sort"]]
+        page = yield from choose(
+            self._entries(lambda slot: slot.prepared.values()),
+            _ask(question),
+            lambda entry: value(entry[1]),
+            lambda entry: (entry[1].tx, entry[0].number),
+        )
+        return (yield from _listed(page, portrait.transaction_row))
 
     # ── one queue, and all together ────────────────────────────────────────────────────────────────
 
@@ -149,6 +176,7 @@ class Views:
         for slot in self._slots():
             for queue in _named(slot, question["name"], question.get("address", "")):
                 row = portrait.queue_detail(slot, queue)
+                row["expiry_queue"] = expiry_queue(queue.settings, queue.address)
                 row["why"] = why(slot, queue, self._clock.wall_ms())
                 rows.append(row)
             yield
@@ -267,15 +295,17 @@ def _consumers_of(question: Question) -> Callable[[Slot], Iterable[Consumer]]:
 
 
 def _consumer_filter(
-    question: Question, number: Callable[[int], int]
+    question: Question, number: Callable[[int], int], edge_of: Callable[[int], str]
 ) -> Callable[[tuple[Slot, Consumer]], bool] | None:
-    session, allowed = question.get("session"), _allowed(question)
-    if session is None and allowed is None:
+    session, edge, allowed = question.get("session"), question.get("edge"), _allowed(question)
+    if session is None and not edge and allowed is None:
         return None
 
     def keep(entry: tuple[Slot, Consumer]) -> bool:
         slot, consumer = entry
         if session is not None and number(consumer.session) != session:
+            return False
+        if edge and edge_of(consumer.session) != edge:
             return False
         queue = slot.queues.get(consumer.queue)
         return allowed is None or (queue is not None and allowed(queue.address))
@@ -297,4 +327,5 @@ _KINDS: dict[str, Callable[[Views, Question], Work]] = {
     "consumers": Views.consumers,
     "queue": Views.queue,
     "totals": Views.totals,
+    "transactions": Views.transactions,
 }

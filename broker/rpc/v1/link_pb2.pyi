@@ -31,7 +31,7 @@ class Hello(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., version: _Optional[int] = ..., edge: _Optional[str] = ..., boot: _Optional[str] = ..., token: _Optional[int] = ...) -> None: ...
 
 class Up(_message.Message):
-    __slots__ = ("batch", "taken", "commands", "hello", "gone", "bodies", "ping", "asks")
+    __slots__ = ("batch", "taken", "commands", "hello", "gone", "bodies", "ping", "asks", "told")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,7 @@ class Up(_message.Message):
     BODIES_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
     ASKS_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
     batch: int
     taken: int
     commands: _containers.RepeatedCompositeFieldContainer[Command]
@@ -48,10 +49,11 @@ class Up(_message.Message):
     bodies: _containers.RepeatedCompositeFieldContainer[Body]
     ping: bool
     asks: _containers.RepeatedCompositeFieldContainer[Ask]
-    def __init__(self, batch: _Optional[int] = ..., taken: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., gone: _Optional[_Iterable[int]] = ..., bodies: _Optional[_Iterable[_Union[Body, _Mapping]]] = ..., ping: bool = ..., asks: _Optional[_Iterable[_Union[Ask, _Mapping]]] = ...) -> None: ...
+    told: _containers.RepeatedCompositeFieldContainer[Told]
+    def __init__(self, batch: _Optional[int] = ..., taken: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., gone: _Optional[_Iterable[int]] = ..., bodies: _Optional[_Iterable[_Union[Body, _Mapping]]] = ..., ping: bool = ..., asks: _Optional[_Iterable[_Union[Ask, _Mapping]]] = ..., told: _Optional[_Iterable[_Union[Told, _Mapping]]] = ...) -> None: ...
 
 class Down(_message.Message):
-    __slots__ = ("batch", "taken", "runs", "effects", "bodies", "pressure", "refusal", "ping", "told")
+    __slots__ = ("batch", "taken", "runs", "effects", "bodies", "pressure", "refusal", "ping", "told", "asks")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +63,7 @@ class Down(_message.Message):
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
     TOLD_FIELD_NUMBER: _ClassVar[int]
+    ASKS_FIELD_NUMBER: _ClassVar[int]
     batch: int
     taken: int
     runs: _containers.RepeatedCompositeFieldContainer[Run]
@@ -70,7 +73,8 @@ class Down(_message.Message):
     refusal: Refusal
     ping: bool
     told: _containers.RepeatedCompositeFieldContainer[Told]
-    def __init__(self, batch: _Optional[int] = ..., taken: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., effects: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., bodies: _Optional[_Iterable[_Union[Body, _Mapping]]] = ..., pressure: _Optional[_Union[Pressure, str]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., ping: bool = ..., told: _Optional[_Iterable[_Union[Told, _Mapping]]] = ...) -> None: ...
+    asks: _containers.RepeatedCompositeFieldContainer[Ask]
+    def __init__(self, batch: _Optional[int] = ..., taken: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., effects: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., bodies: _Optional[_Iterable[_Union[Body, _Mapping]]] = ..., pressure: _Optional[_Union[Pressure, str]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., ping: bool = ..., told: _Optional[_Iterable[_Union[Told, _Mapping]]] = ..., asks: _Optional[_Iterable[_Union[Ask, _Mapping]]] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("code", "detail")
@@ -393,12 +397,14 @@ class Manage(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., act: _Optional[str] = ..., address: _Optional[str] = ..., queue: _Optional[str] = ..., routing: _Optional[int] = ..., selector: _Optional[str] = ..., force: bool = ...) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ("id", "question")
+    __slots__ = ("id", "question", "edges")
     ID_FIELD_NUMBER: _ClassVar[int]
     QUESTION_FIELD_NUMBER: _ClassVar[int]
+    EDGES_FIELD_NUMBER: _ClassVar[int]
     id: int
     question: bytes
-    def __init__(self, id: _Optional[int] = ..., question: _Optional[bytes] = ...) -> None: ...
+    edges: bool
+    def __init__(self, id: _Optional[int] = ..., question: _Optional[bytes] = ..., edges: bool = ...) -> None: ...
 
 class Told(_message.Message):
     __slots__ = ("id", "answer", "failed")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 
+import msgspec
 import pytest
 
-from broker.admin.api.spread import ANSWER_S, SILENT_S, Spread
+from broker.admin.api.problems import Problem
+from broker.admin.api.spread import ANSWER_S, SILENT_S, OtherEdges, Spread
 
 
 class Port:
@@ -76,3 +78,46 @@ async def test_another_one_that_is_slow_has_its_time_beside_one_that_hangs(monke
     asyncio.get_running_loop().call_later(0.1, lambda: port.left[0]())
     answers, missing, _ = await timed(spread)
     assert (answers, missing) == (["late"], ["b"])
+
+
+class Relay:
+    """An owner that has asked the other edges."""
+
+    def __init__(self, answer: object = None, why: str = "", silent: bool = False) -> None:
+        self.answer, self.why, self.silent = answer, why, silent
+        self.asked: list[dict] = []
+
+    def ask_edges(self, question, done):
+        self.asked.append(json.loads(question))
+        if not self.silent:
+            told = None if self.answer is None else msgspec.json.encode(self.answer)
+            asyncio.get_running_loop().call_soon(done, told, self.why)
+
+
+def edges(relay: Relay, *names: str) -> OtherEdges:
+    return OtherEdges(relay, "e0", lambda: list(names))  # type: ignore[arg-type]
+
+
+async def test_what_other_edges_say_and_who_of_them_says_nothing():
+    said = {"answers": {"e1": {"total": 1}, "e9": {"total": 9}}, "failed": {"e2": "it is busy"}}
+    answers, missing = await edges(Relay(said), "e1", "e2", "e3").ask({"kind": "clients"})
+    assert answers == [{"total": 1}], "e9 is none that is known any more"
+    assert [(one.owner, one.why) for one in missing] == [
+        ("e2", "it is busy"), ("e3", "the owner that was asked has no connection to it"),
+    ]  # fmt: skip
+
+
+async def test_one_edge_is_asked_for_by_its_name():
+    relay = Relay({"answers": {"e1": {"total": 1}, "e2": {"total": 2}}, "failed": {}})
+    assert await edges(relay, "e1", "e2").ask({"kind": "connection", "edge": "e2"}) == ([{"total": 2}], [])
+    with pytest.raises(Problem, match="no edge 'e7'"):
+        await edges(relay, "e1").ask({"kind": "connection", "edge": "e7"})
+    assert len(relay.asked) == 1
+
+
+async def test_nobody_else_and_nobody_who_answers(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("broker.admin.api.spread.ANSWER_S", 0.05)
+    assert await edges(Relay()).ask({"kind": "clients"}) == ([], [])
+    for relay, why in ((Relay(why="no owner is reached"), "no owner"), (Relay(silent=True), "no answer")):
+        answers, missing = await edges(relay, "e1").ask({"kind": "clients"})
+        assert answers == [] and missing[0].owner == "e1" and why in missing[0].why

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from broker.app.cli import main
+from broker.client import ServerError, connect
 from tests.harness.api import Api, running
 
 
@@ -79,6 +81,33 @@ async def test_dead_letters_go_back(api):
     await send(api, "lost", "c")
     stays = await run(api, "queue", "retry", "lost")
     assert stays.exit_code == 1 and "does not say where it comes from" in stays.stderr
+
+
+async def test_what_expires_what_is_paced_and_a_copy_that_is_made_once(api, monkeypatch):
+    await send(api, "orders", *"abcdef")
+    assert (await run(api, "queue", "expire", "orders", input="no\n")).exit_code == 2
+    began = asyncio.get_running_loop().time()
+    assert (await done(api, "queue", "move", "orders", "b", "--rate", "20")).startswith("6 messages")
+    assert asyncio.get_running_loop().time() - began >= 0.2
+    monkeypatch.setattr("broker.app.commands.admin_cli.MOST_COPIED", 4)
+    some = await run(api, "queue", "move", "b", "c", "--copy")
+    assert some.exit_code == 1 and some.stdout.startswith("4 messages") and "there is more" in some.stderr
+    assert (await api.get("/queues/c"))["parts"][0]["messages"] == 4, "once"
+    assert (await done(api, "queue", "expire", "c", "--yes")).startswith("4 messages")
+    assert (await api.get("/queues", q="c", filled="true"))["items"] == []
+
+
+async def test_clients_of_an_address_are_disconnected(api):
+    async with AsyncExitStack() as clients:
+        for _ in range(2):
+            clients.enter_context(pytest.raises(ServerError, match="operator"))
+            await clients.enter_async_context(connect(api.url))
+        rows = json.loads(await done(api, "connections", "--from", "127.0.0.1", "-o", "json"))
+        assert len(rows) == 2 and rows[0]["edge"] == ""
+        assert json.loads(await done(api, "connections", "--blocked", "-o", "json")) == []
+        assert (await run(api, "disconnect", "--from", "127.0.0.1", "--user", "x")).exit_code == 2
+        assert "1" in await done(api, "disconnect", "--from", rows[0]["peer"], "--yes")
+        assert (await done(api, "disconnect", "--from", "127.0.0.1", "--yes")).split()[-1] == "1"
 
 
 async def test_export_and_import_are_exact(api, tmp_path):

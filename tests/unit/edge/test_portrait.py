@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from broker.core.errors import Code
-from broker.edge.portrait import VALUES, Clients
+from broker.edge.portrait import PAUSED, VALUES, Clients
 
 
 def session(id: int, user: str, peer: str = "h", client_id: str = "", **more: Any) -> Any:
     told: dict[str, Any] = {
         "closed": False, "leaving": False, "connected": True, "failed": [], "subscriptions": {}, "bytes_in": id * 10,
-        "transacted": 0, **more,
+        "transacted": 0, "crowds": None, "intake": SimpleNamespace(held_by=()), **more,
     }  # fmt: skip
     made = SimpleNamespace(
         id=id, principal=user, client_id=client_id, host=SimpleNamespace(name="/"),
@@ -39,6 +39,14 @@ def answer(of: Clients, kind: str, **more: Any) -> Any:
             next(work)
         except StopIteration as end:
             return end.value
+
+
+def full(*addresses: str, nbytes: int = 9) -> Any:
+    return SimpleNamespace(nbytes=nbytes, awaited=lambda: list(addresses))
+
+
+def paused(*words: str) -> Any:
+    return SimpleNamespace(held_by=set(words))
 
 
 PEOPLE = (session(1, "ada", "x"), session(2, "bob", "y", "adas"), session(3, "eve", "ada:1"), session(4, "ada2", "z"))
@@ -86,6 +94,36 @@ def test_one_in_detail(flags, state):
     assert answer(of, "connection", id=6) == {}
 
 
+def test_who_cannot_send_on_is_found_with_what_it_waits_for():
+    of = clients(
+        session(1, "ada"), session(2, "bob", crowds=full("orders", "mail")), session(3, "eve", intake=paused("rate")),
+        session(4, "joe", crowds=full(nbytes=0), intake=paused("park", "breath")),
+    )  # fmt: skip
+    found = answer(of, "connections", blocked=True)
+    assert [(row["id"], row["blocked_bytes"], row["blocked_by"]) for row in found["rows"]] == [
+        (2, 9, ["address orders is full", "address mail is full"]), (3, 0, [PAUSED["rate"]]),
+    ]  # fmt: skip
+    assert [row["id"] for row in answer(of, "connections", blocked=False)["rows"]] == [1, 4], "a turn is no block"
+
+
+@pytest.mark.parametrize(("peer", "ids"), [("10.0.0.1", [1, 2]), ("10.0.0.1:5", [1]), ("::1", [3]), ("10.0.0", [])])
+def test_those_from_an_address(peer, ids):
+    of = clients(session(1, "a", "10.0.0.1:5"), session(2, "b", "10.0.0.1:6"), session(3, "c", "[::1]:5"))
+    assert [row["id"] for row in answer(of, "connections", peer=peer)["rows"]] == ids
+
+
+def test_edges_with_the_same_numbers_are_told_apart_on_every_page():
+    one, two = (clients(*(session(n, "u") for n in range(4))) for _ in range(2))
+    one._name, two._name = "e1", "e2"
+    seen, after = [], None
+    for _ in range(8):
+        pages = [answer(of, "connections", sort="user", limit=1, after=after) for of in (one, two)]
+        row = min((page["rows"][0] for page in pages if page["rows"]), key=lambda row: row["at"])
+        seen.append((row["id"], row["edge"]))
+        after = row["at"]
+    assert seen == [(n, edge) for n in range(4) for edge in ("e1", "e2")]
+
+
 def test_totals_and_ports():
     of = clients(*PEOPLE)
     assert answer(of, "clients") == {
@@ -100,3 +138,5 @@ def test_one_is_ended_with_the_reason_and_only_while_it_is_there():
     assert [of.disconnect(id, "why") for id in (1, 2, 3, 4)] == [True, True, False, False]
     assert there.failed == [(Code.DISCONNECTED, "why", False)] and leaving.failed == [(Code.DISCONNECTED, "why", True)]
     assert gone.failed == []
+    assert answer(of, "disconnect", id=1, why="again") == {"ended": True}
+    assert answer(of, "disconnect", id=4, why="again") == {"ended": False}

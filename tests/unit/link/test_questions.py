@@ -6,7 +6,6 @@ from collections import deque
 
 from broker.core.address import Routing
 from broker.core.commands import Act, Manage
-from broker.link.codec.codec import decode_down
 from broker.link.codec.command_codec import put_command, take_commands
 from broker.link.questions import MOST, SHARE, Asked, OperatorAnswers
 from broker.rpc.v1 import link_pb2 as pb
@@ -25,7 +24,7 @@ class Pair:
         up = pb.Up.FromString(
             self.asked.ask(question, lambda answer, why: self.got.append((answer, why))).SerializeToString()
         )
-        self.answers.take(edge, up.asks, lambda data: self.asked.told(decode_down(data).told))
+        self.answers.take(edge, up.asks, lambda told: self.asked.told([told]))
 
     def run(self) -> None:
         while self.steps:

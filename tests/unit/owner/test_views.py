@@ -6,6 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from broker.core.address import Routing
+from broker.core.commands import Decide, Prepare, Publish, Settle
+from broker.core.message import DURABLE, NO_IDS, Run
 from broker.owner.shard.views import SORTS, Views
 from tests.unit.engine.world import INDIVIDUAL, MULTICAST, World, bodies
 
@@ -112,6 +115,35 @@ def test_totals_add_up(views):
     assert (totals["addresses"], totals["queues"], totals["consumers"], totals["paused"]) == (4, 4, 2, 1)
     assert (totals["messages"], totals["waiting"], totals["delivering"], totals["scheduled"]) == (9, 7, 2, 0)
     assert totals["disk"] == {"bytes": 77, "free": 99, "space": "enough"} and totals["slots"] == 1
+
+
+def test_a_commit_that_is_not_carried_out_yet():
+    world = World()
+    world.attach(1, ack=INDIVIDUAL)
+    world.publish("q", b"x", durable=True)
+    world.settle_down()
+    run = Run(NO_IDS, b"", [b"\na\0", b"\nb\0"], 6, DURABLE)
+    parts = [
+        Publish(7, 50, 0, "z", Routing.ANYCAST, run),
+        Settle(7, 1, 0, 1, [*world.engine._slot.consumers[1].ledger]),
+    ]
+    world.do(Prepare(7, 50, 1, "t1", 3, parts))
+    shard = SimpleNamespace(engines={7: SimpleNamespace(shown=world.engine._slot)})
+    views = Views(shard, SimpleNamespace(wall_ms=lambda: 1_000_000))
+    (row,) = asked(views, "transactions")["rows"]
+    assert (row["tx"], row["slot"], row["coordinator"], row["addresses"]) == ("t1", 7, 3, ["z"])
+    assert (row["sends"], row["settles"]) == (2, 1) and "decision" in row["state"] and row["since"] > 0
+    world.do(Decide(7, 50, 2, "t1", True))
+    world.settle_down()
+    assert asked(views, "transactions")["rows"] == []
+
+
+def test_consumers_of_one_edge_of_several(views):
+    several = Views(views._shard, views._clock, lambda number: number % 2, lambda number: f"e{number // 2}")
+    rows = asked(several, "consumers")["rows"]
+    assert [(row["session"], row["edge"]) for row in rows] == [(1, "e0"), (0, "e1")]
+    assert [row["consumer"] for row in asked(several, "consumers", session=1, edge="e1")["rows"]] == []
+    assert [row["consumer"] for row in asked(several, "consumers", session=0, edge="e1")["rows"]] == [2]
 
 
 @pytest.mark.parametrize("question", [{"kind": "secrets"}, {"kind": "queues", "sort": "secrets"}])

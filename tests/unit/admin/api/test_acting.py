@@ -43,6 +43,9 @@ async def test_a_queue_is_made_paused_resumed_and_deleted(api, caplog):
     ]  # fmt: skip
     assert [line["outcome"] for line in lines][:2] == ["done", "queue-exists"]
     assert lines[0]["who"] == "anonymous" and lines[0]["from"].startswith("127.0.0.1:")
+    assert (lines[2]["before"]["paused"], lines[2]["after"]) == (False, {"paused": True})
+    assert (lines[3]["before"]["paused"], lines[3]["after"]) == (True, {"paused": False})
+    assert lines[4]["before"] == {"paused": False, "messages": 1, "consumers": 0}
 
 
 async def test_a_message_is_sent(api):

@@ -31,7 +31,8 @@ async def test_the_last_changes_are_told_and_no_more_than_are_kept(api, monkeypa
     assert line["who"] == "ada" and line["action"] == "create-queue" and line["outcome"] == "done"
     await api.raw("POST", "/queues/orders.eu/move", json={"to": "elsewhere", "selector": "n = 1"})
     line = (await api.get("/audit", q="elsewhere"))["items"][0]
-    assert line["more"] == {"to": '"elsewhere"', "selector": '"n = 1"', "done": "0"}
+    before = '{"paused": false, "messages": 0, "consumers": 0}'
+    assert line["more"] == {"to": '"elsewhere"', "selector": '"n = 1"', "before": before, "done": "0"}
     for n in range(audit.KEPT + 5):
         audit.note("x", "y", "test", str(n), "done", long="z" * 5000)
     rows = (await api.get("/audit", limit=audit.KEPT))["items"]

@@ -110,3 +110,24 @@ async def test_what_an_owner_of_an_earlier_release_tells_beside_does_not_push_de
     reading = Reading(TwoOwners(), None, Node(), None, ".")
     found, _ = await reading.dead_letter_queues(Who("ada", "127.0.0.1", None, True), 1)
     assert [row["name"] for row in found] == ["DLQ"]
+
+
+async def test_a_body_is_downloaded_whole_however_large(tmp_path):
+    large = bytes(range(256)) * 2000
+    async with running(tmp_path, wire={"large_body_bytes": 100_000}) as api:
+        async with connect(api.url) as client:
+            for body in (b"small\0\xff", large):
+                await client.send("orders", body, {"destination-type": "ANYCAST", "persistent": "true"}, receipt=True)
+        rows = (await api.get("/queues/orders/messages"))["items"]
+        assert [row["large"] for row in rows] == [False, True]
+        for row, body in zip(rows, (b"small\0\xff", large), strict=True):
+            async with api.http.get(f"/api/v1/queues/orders/messages/{row['id']}/body") as answer:
+                assert (answer.status, answer.content_type) == (200, "application/octet-stream")
+                assert answer.headers["Content-Disposition"] == f'attachment; filename="{row["id"]}.body"'
+                assert answer.content_length == len(body) and await answer.read() == body
+        for path, problem in (
+            ("orders/messages/7-7/body", "no-such-message"), ("none/messages/7-7/body", "no-such-queue"),
+            ("orders/messages/x/body", "bad-value"),
+        ):  # fmt: skip
+            async with api.http.get(f"/api/v1/queues/{path}") as answer:
+                assert (await answer.json(content_type=None))["type"] == f"urn:stampede:problem:{problem}"

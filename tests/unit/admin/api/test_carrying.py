@@ -151,3 +151,62 @@ async def test_an_errand_that_is_given_up_gives_everything_back(api, monkeypatch
     await eventually(lambda: not [e for e in api.broker.shard.engines.values() if e.shown.consumers])
     rows = (await api.get("/queues/orders/messages"))["items"]
     assert [(row["body"], row["attempts"]) for row in rows] == [(str(n), 0) for n in range(5)]
+
+
+async def test_messages_expire_when_an_operator_says_so(tmp_path):
+    addresses = {"#": {"expiry_address": "EXPIRED"}, "gone": {"expiry_address": ""}}
+    async with running(tmp_path, engine={"addresses": addresses}) as api:
+        await send(api, "orders", 4, expires="4102444800000")
+        assert (await api.call("POST", "/queues/orders/expire", selector="n < 2"))["done"] == 2
+        assert await bodies(api, "orders") == ["2", "3"]
+        rows = (await api.get("/queues/EXPIRED/messages"))["items"]
+        headers = [dict(row["headers"]) for row in rows]
+        assert [row["body"] for row in rows] == ["0", "1"] and [row["expires"] for row in rows] == [0, 0]
+        for name, value in (("_AMQ_ORIG_ADDRESS", "orders"), ("dead-letter-reason", "expired")):
+            assert [told[name] for told in headers] == [value] * 2
+        assert all(int(told["_AMQ_ACTUAL_EXPIRY"]) > 1_700_000_000_000 for told in headers)
+        groups = (await api.get("/queues/EXPIRED/dead-letters"))["groups"]
+        assert groups == [{"address": "orders", "queue": "orders", "reason": "expired", "count": 2}]
+        assert (await api.call("POST", "/queues/EXPIRED/retry", reason="expired"))["done"] == 2
+        assert sorted(await bodies(api, "orders")) == ["0", "1", "2", "3"]
+        await send(api, "gone", 2)
+        assert (await api.call("POST", "/queues/gone/expire"))["done"] == 2
+        assert (await api.get("/queues", q="gone"))["items"] == [], "they went nowhere, and it with them"
+        await send(api, "EXPIRED", 1)
+        status, told = await api.raw("POST", "/queues/EXPIRED/expire", json={})
+        assert (status, told["type"]) == (409, "urn:stampede:problem:not-now"), told
+
+
+async def test_each_address_has_its_own_queue_of_what_expired_where_the_settings_say_so(tmp_path):
+    own = {"expiry_address": "EXP", "auto_create_expiry_resources": True}
+    async with running(tmp_path, engine={"addresses": {"#": own}}) as api:
+        await send(api, "orders", 2)
+        assert (await api.call("POST", "/queues/orders/expire"))["done"] == 2
+        (row,) = (await api.get("/queues", address="EXP"))["items"]
+        assert row["messages"] == 2 and row["name"].endswith("orders") and row["routing"] == "MULTICAST"
+
+
+async def test_a_rate_is_kept_and_a_limit_is_no_purge_of_all(api):
+    await send(api, "orders", 12)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    told = await api.call("POST", "/queues/orders/move", to="archive", limit=10, rate=20)
+    assert (told["done"], told["more"]) == (10, True)
+    assert loop.time() - began >= 0.4, "ten at twenty a second"
+    assert await bodies(api, "archive") == [f"{n}" for n in range(10)]
+    assert (await api.call("POST", "/queues/orders/purge", limit=1))["done"] == 1
+    assert await bodies(api, "orders") == ["11"]
+    status, told = await api.raw("POST", "/queues/archive/copy", json={"to": "x", "rate": 1, "limit": 1000})
+    assert (status, told["parameter"]) == (400, "limit")
+
+
+async def test_what_has_a_pace_answers_after_a_while_and_goes_on_when_it_is_asked_again(api, monkeypatch):
+    monkeypatch.setattr("broker.admin.desk.carrying.PACED_S", 0.2)
+    await send(api, "orders", 8)
+    done = []
+    while True:
+        told = await api.call("POST", "/queues/orders/move", to="archive", rate=10)
+        done.append(told["done"])
+        if not told["more"]:
+            break
+    assert sum(done) == 8 and len(done) > 1 and await bodies(api, "archive") == [f"{n}" for n in range(8)]

@@ -9,7 +9,7 @@ import pytest
 from broker.admin.console import policy
 from tests.harness.api import running
 
-SCRIPTS = ["/console/stomp.js", "/console/try.js", "/console/console.js"]
+SCRIPTS = ["/console/stomp.js", "/console/try.js", "/console/queue.js", "/console/console.js"]
 
 
 @pytest.fixture

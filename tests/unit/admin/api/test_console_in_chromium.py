@@ -104,7 +104,22 @@ async def test_the_console_follows_what_happens(tmp_path):
             await page.value("location.hash = '#overview'")
             await page.until("document.querySelectorAll('figure').length === 2")
             await api.call("POST", "/addresses/orders/messages", 201, body="one more")
-            await page.until("document.querySelectorAll('polyline').length === 3")
+            await page.until("document.querySelectorAll('figure polyline').length === 3")
+            await page.until("document.querySelector('.trend polyline')")
+            await page.value("location.hash = '#queue/orders'")
+            await page.until(f"{TEXT}.includes('poison 2')")
+            await choose(page, "show-as", "hex")
+            await page.until(f"{TEXT}.includes('70 6f 69 73 6f 6e 20 32') && !{TEXT}.includes('Move to')")
+            await choose(page, "selector", "1 = 2")
+            await page.until(f"{TEXT}.includes('Nothing waits.')")
+            await choose(page, "selector", "")
+            await page.until(f"{TEXT}.includes('70 6f 69 73')")
+            move = "[...document.querySelectorAll('button')].find((b) => b.innerText === 'Move')"
+            await page.value(f"document.getElementById('carry-to').value = 'archive'; {move}.click()")
+            await page.value("{ const i = document.getElementById('dialog-input'); i.value = 'orders'; i.oninput(); }"
+                             "document.getElementById('dialog-yes').click()")  # fmt: skip
+            await page.until("document.getElementById('problem').innerText.includes('4 messages moved')")
+            assert (await api.get("/queues/archive"))["parts"][0]["messages"] == 4
             await page.value("location.hash = '#cluster'")
             await page.until("document.querySelectorAll('.strip i.leads').length === 256")
             await page.look_like(360, 740, "dark")
@@ -116,6 +131,12 @@ async def test_the_console_follows_what_happens(tmp_path):
             assert page.errors == []
             if SHOTS:
                 await shots(page, Path(SHOTS))
+
+
+async def choose(page: Page, id: str, text: str) -> None:
+    await page.value(
+        f"{{ const i = document.getElementById('{id}'); i.value = '{text}'; i.dispatchEvent(new Event('change')) }}"
+    )
 
 
 async def test_an_owner_that_is_dead_is_one_trouble_and_nothing_of_it_is_being_filled(tmp_path):

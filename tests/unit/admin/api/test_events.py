@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 
-from broker.admin.api import events
 from broker.admin.api.access import Who
-from broker.admin.api.events import EventStream
+from broker.admin.api.streams import events
+from broker.admin.api.streams.events import EventStream
 from tests.harness.api import Api, login, running
 from tests.harness.waiting import eventually
 

@@ -20,14 +20,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from .access import Gate, Who
-from .params import read
-from .problems import Problem, bad_value
+from ..access import Gate, Who
+from ..params import read
+from ..problems import Problem, bad_value
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from .calls import ApiOp
+    from ..calls import ApiOp
 
 EVERY_S: Final = 2.0
 RESTS: Final = 10
@@ -85,7 +85,7 @@ class Events:
         """Raises Problem; ends when the reader does, or may not any more."""
         from aiohttp import web
 
-        from .calls import headers
+        from ..calls import headers
 
         who = await self._gate.admit(request)
         watched = self._watched(who, request)

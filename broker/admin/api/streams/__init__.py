@@ -1,0 +1,1 @@
+"""What is answered piece by piece: events as they come, bodies as they are read."""
