@@ -113,7 +113,9 @@ class ClusterPort:
         self._hello = pb.Hello(cluster=settings.etcd.prefix, version=PROTOCOL, edge=id, boot=boot, token=token)
         self._keeper = keeper
         self._telling = Telling(self._settings.edge_pending_bytes, schedule, self.stats)
-        self._outages = Outages(self._settings.unavailable_after_s, clock, later, self._waited_for, self._give_up)
+        self._outages = Outages(
+            self._settings.unavailable_after_s, clock, later, self._waited_for, self._give_up, self._down
+        )
         self._routes = Routes(
             clock, self._telling, self.stats, self._make_link, self._outages.watch, sparing,
             self._settings.lease_s * UNREACHED,
@@ -527,6 +529,9 @@ class ClusterPort:
         for lane in list(self._lanes.values()) if not self._routes.closed else ():
             if not lane.opened and (lane.kept or lane.waiting or self._downloads.waits(lane.slot)):
                 yield lane
+
+    def _down(self) -> list[SlotChannel]:
+        return [lane for lane in self._lanes.values() if not lane.opened] if not self._routes.closed else []
 
     def _give_up(self, lane: SlotChannel) -> None:
         """Who waits for the slot has waited long enough. Ends of consumers are told whenever it comes back."""

@@ -1,14 +1,20 @@
 """Slots that nobody serves: how long who waits for one waits, and what he is told then.
 
-Rule: looked at only while somebody waits, once a second, so an answer comes at most a second too late. Must not know
-what waits.
+Rule: looked at only while a slot is down, once a second, so an answer comes at most a second too late; what this
+process itself slept counts for nobody's wait. Must not know what waits.
 """
+
+# Example. Slot 9 loses its owner, 2 s later somebody stops this process (SIGSTOP) for a minute.
+#     wakes     62 s have passed by the clock, of which the owner was away for 2 that anybody here has seen: it may have
+#               come back in the first of the others. Who waits was told "for 30 s" at once
+#     _look     comes 60 s late: down_since is 60 s later, and the slot is given up 28 s from now, if nobody serves it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from broker.core.errors import Code
+from broker.core.patience import stood_still
 from broker.seams.clock import Clock, Later
 
 from .slot_channel import SlotChannel
@@ -19,6 +25,7 @@ LOOK_S = 1.0
 class Outages:
     """after_s        so long a slot may be without an owner.
     waited_for()   the slots that are not open, and for which somebody waits.
+    down()         all that are not open.
     give_up(slot)  who waits for it has waited long enough."""
 
     def __init__(
@@ -28,13 +35,18 @@ class Outages:
         later: Later,
         waited_for: Callable[[], Iterable[SlotChannel]],
         give_up: Callable[[SlotChannel], None],
+        down: Callable[[], Collection[SlotChannel]],
     ) -> None:
         self._after_s = after_s
         self._clock = clock
         self._later = later
         self._waited_for = waited_for
         self._give_up = give_up
+        self._down = down
         self._watching = False
+        self._period = min(LOOK_S, after_s / 2)
+        self._began = 0.0
+        """When it was last awake for sure."""
 
     def unavailable(self, lane: SlotChannel) -> tuple[Code, str]:
         """Why nothing in the slot is answered."""
@@ -52,11 +64,20 @@ class Outages:
         """Somebody waits: has the slots without an owner looked at."""
         if not self._watching:
             self._watching = True
-            self._later(min(LOOK_S, self._after_s / 2), self._look)
+            self._began = self._clock.monotonic()
+            self._later(self._period, self._look)
 
     def _look(self) -> None:
         self._watching = False
-        limit = self._clock.monotonic() - self._after_s
+        now = self._clock.monotonic()
+        slept = stood_still(self._began, now, self._period)
+        down = self._down()
+        for lane in down:
+            lane.excuse(slept, now)
+        # Also while nobody waits: whoever comes next is to be told what was seen, too.
+        if down:
+            self.watch()
+        limit = now - self._after_s
         for lane in self._waited_for():
             if lane.down_since <= limit:
                 self._give_up(lane)

@@ -108,6 +108,10 @@ class SlotChannel:
             self.down_since = now
         self.stop()
 
+    def excuse(self, seconds: float, now: float) -> None:
+        """So much of that time nobody here has seen."""
+        self.down_since = min(now, self.down_since + seconds)
+
     def shelve(self, why: str, now: float) -> None:
         """Nobody shall lead it; with no reason: somebody shall again, and is waited for anew."""
         self.shelved = why

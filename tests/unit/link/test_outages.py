@@ -29,7 +29,8 @@ def world() -> Any:
         made.given_up.append((lane.slot, made.now))
         made.waiting.remove(lane)
 
-    made.outages = Outages(AFTER_S, made, made.later, waited_for, give_up)
+    made.down = []
+    made.outages = Outages(AFTER_S, made, made.later, waited_for, give_up, lambda: [*made.waiting, *made.down])
     return made
 
 
@@ -72,8 +73,32 @@ def test_a_slot_that_nobody_waits_for_any_more_ends_the_looking(world):
     assert world.given_up == [] and world.looks <= 5
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_this_process_slept_is_no_outage_of_anybody(world, waits):
+    """A process that was frozen for a minute told everybody "no owner for 30 s" when it woke, though it had not looked
+    for one; also who came only then."""
+    began = world.now
+    lane = SlotChannel(1, began)
+    (world.waiting if waits else world.down).append(lane)
+    world.outages.watch()
+    world.pass_time(2.5)
+    world.now += 60
+    world.down.clear()
+    if not waits:
+        world.waiting.append(lane)
+        world.outages.watch()
+    world.pass_time(1.5)
+    assert world.given_up == []
+    world.pass_time(20)
+    ((_, at),) = world.given_up
+    assert AFTER_S + 58 <= at - began <= AFTER_S + 60 + 2 * LOOK_S
+
+
 def test_a_short_limit_is_looked_at_in_time(world):
-    made = Outages(0.4, world, world.later, lambda: list(world.waiting), lambda lane: world.given_up.append(world.now))
+    given_up = world.given_up
+    made = Outages(
+        0.4, world, world.later, lambda: list(world.waiting), lambda lane: given_up.append(world.now), lambda: ()
+    )
     began = world.now
     world.waiting.append(SlotChannel(1, began))
     made.watch()
