@@ -290,7 +290,7 @@ class EdgeSettings:
     notifications: bool = setting(
         False,
         "yes/no",
-        "connections and consumers are told of at activemq.notifications, and with dialect activemq at "
+        "connections, consumers and addresses are told of at activemq.notifications, and with dialect activemq at "
         "ActiveMQ.Advisory.…",
         "two messages each time somebody comes or goes",
     )

@@ -16,24 +16,32 @@ NOTIFICATIONS: Final = "activemq.notifications"
 """The address of all of them, for clients of Artemis."""
 ADVISORIES: Final = "ActiveMQ.Advisory."
 """… and what theirs begin with for clients of Classic."""
-CONNECTIONS: Final = "Connection"
-CONSUMERS: Final = ("Consumer.Queue.", "Consumer.Topic.")
-"""Advisories there are: one, and two for each destination."""
+SINGLE: Final = ("Connection", "Queue", "Topic", "TempQueue", "TempTopic")
+"""Advisories there are one of, …"""
+OF_DESTINATIONS: Final = ("Consumer", "FULL", "Producer", "SlowConsumer")
+"""… and two for each destination: of queues and of topics. Nothing is ever told of producers, as nothing is by Classic:
+those of STOMP clients belong to no destination."""
 
 
 class NoticeKind(Enum):
-    """Artemis' types."""
+    """Artemis' types, and what only Classic has (of small letters)."""
 
     CONNECTION_CREATED = "CONNECTION_CREATED"
     CONNECTION_DESTROYED = "CONNECTION_DESTROYED"
     CONSUMER_CREATED = "CONSUMER_CREATED"
     CONSUMER_CLOSED = "CONSUMER_CLOSED"
+    CONSUMER_SLOW = "CONSUMER_SLOW"
+    ADDRESS_ADDED = "ADDRESS_ADDED"
+    ADDRESS_REMOVED = "ADDRESS_REMOVED"
     SECURITY_AUTHENTICATION_VIOLATION = "SECURITY_AUTHENTICATION_VIOLATION"
+    TEMPORARY_ADDED = "temporary added"
+    TEMPORARY_REMOVED = "temporary removed"
+    FULL = "full"
 
 
 class Notice(NamedTuple):
     """connection   its number at its edge.    peer   its address.    address, topic   of a consumer: what it is
-    subscribed to.    subscription   its id.    host   where it happens."""
+    subscribed to; else what it is about.    subscription   its id.    host   where it happens."""
 
     kind: NoticeKind
     connection: int
@@ -53,4 +61,7 @@ Notify = Callable[[Notice | Iterator[Notice]], None]
 def is_advisory(address: str) -> bool:
     """Is it one that is told."""
     name = address.removeprefix(ADVISORIES)
-    return name != address and (name == CONNECTIONS or name.startswith(CONSUMERS))
+    kind, _, rest = name.partition(".")
+    if name == address:
+        return False
+    return name in SINGLE or (kind in OF_DESTINATIONS and rest.startswith(("Queue.", "Topic.")))

@@ -57,7 +57,6 @@ SIGNIFICANT: Final = frozenset(
         "x-queue-type",
         "x-single-active-consumer",
         "x-stream-filter-size-bytes",
-        "x-stream-filter-value",
         "x-stream-max-segment-size-bytes",
     }
 )

@@ -30,6 +30,7 @@ from broker.core.virtual_host import split
 
 from ..desk import letters
 from ..desk.desk import Desk
+from .destination_watch import DestinationWatch
 
 log = logging.getLogger("stampede.admin")
 
@@ -37,7 +38,14 @@ MOST: Final = 2000
 """Wait to be published; what comes then is dropped."""
 PIECE: Final = 200
 """Of those that come together are made in one step: a millisecond."""
-_CLOSING = (NoticeKind.CONNECTION_DESTROYED, NoticeKind.CONSUMER_CLOSED)
+_CLOSING = (
+    NoticeKind.CONNECTION_DESTROYED, NoticeKind.CONSUMER_CLOSED, NoticeKind.ADDRESS_REMOVED,
+    NoticeKind.TEMPORARY_REMOVED,
+)  # fmt: skip
+_OF_CONSUMERS = (NoticeKind.CONSUMER_CREATED, NoticeKind.CONSUMER_CLOSED, NoticeKind.CONSUMER_SLOW)
+_OF_ADDRESSES = (NoticeKind.ADDRESS_ADDED, NoticeKind.ADDRESS_REMOVED)
+_OF_TEMPORARIES = (NoticeKind.TEMPORARY_ADDED, NoticeKind.TEMPORARY_REMOVED)
+_CLASSIC_ONLY = (*_OF_TEMPORARIES, NoticeKind.FULL)
 _OF_CONNECTIONS = (NoticeKind.CONNECTION_CREATED, NoticeKind.CONNECTION_DESTROYED)
 
 
@@ -52,9 +60,14 @@ class Notifications:
         self._several: deque[Iterator[Notice]] = deque()
         self._something = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._consumers: Counter[tuple[str, bool]] = Counter()
         self._told = 0
         self._dropped = 0
+
+    def watch(self, watch: DestinationWatch) -> None:
+        """Addresses that come and go are told of, too."""
+        self._watching = asyncio.get_running_loop().create_task(watch.run(), name="destination watch")
 
     def take(self, notice: Notice | Iterator[Notice]) -> None:
         """core.notices.Notify."""
@@ -130,19 +143,23 @@ class Notifications:
                 yield host.inside(address), headers, body
 
     def _told_of(self, notice: Notice, consumers: int) -> Iterator[tuple[str, dict[str, str], bytes]]:
-        yield NOTIFICATIONS, {"destination": NOTIFICATIONS, **self._headers(notice, consumers)}, b""
+        if notice.kind not in _CLASSIC_ONLY:
+            yield NOTIFICATIONS, {"destination": NOTIFICATIONS, **self._headers(notice, consumers)}, b""
         place = advisory_of(notice)
         if place:
             told = {"destination": f"/topic/{place}", "originBrokerName": self._edge, "originBrokerId": self._edge,
                     "type": "Advisory"}  # fmt: skip
-            if notice.address:
+            if notice.kind in _OF_CONSUMERS:
                 told["consumerCount"] = str(consumers)
             body = msgspec.json.encode(_body(notice))
             yield place, {**told, "transformation": "jms-advisory-json", "content-length": str(len(body))}, body
 
     def _headers(self, notice: Notice, consumers: int) -> dict[str, str]:
-        told = {
-            "_AMQ_NotifType": notice.kind.value, "_AMQ_NotifTimestamp": str(self._now()), "_AMQ_User": notice.user,
+        told = {"_AMQ_NotifType": notice.kind.value, "_AMQ_NotifTimestamp": str(self._now())}
+        if notice.kind in _OF_ADDRESSES:
+            return {**told, "_AMQ_Address": notice.address, "_AMQ_RoutingType": str(int(not notice.topic))}
+        told |= {
+            "_AMQ_User": notice.user,
             "_AMQ_RemoteAddress": notice.peer, "_AMQ_ConnectionName": f"{self._edge}-{notice.connection}",
             "_AMQ_Protocol_Name": "STOMP",
         }  # fmt: skip
@@ -156,9 +173,11 @@ class Notifications:
         return told
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        tasks = {task for task in (self._task, self._watching) if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("stomp_notifications_total", "counter", "Notifications and advisories that were published "
@@ -173,17 +192,29 @@ def advisory_of(notice: Notice) -> str:
         return ADVISORIES + "Connection"
     if not notice.address or split(notice.address).local.startswith((ADVISORIES, NOTIFICATIONS)):
         return ""
-    return f"{ADVISORIES}Consumer.{'Topic' if notice.topic else 'Queue'}.{notice.address}"
+    sort = "Topic" if notice.topic else "Queue"
+    if notice.kind in _OF_ADDRESSES:
+        return ADVISORIES + sort
+    if notice.kind in _OF_TEMPORARIES:
+        return f"{ADVISORIES}Temp{sort}"
+    kind = {NoticeKind.CONSUMER_SLOW: "SlowConsumer", NoticeKind.FULL: "FULL"}.get(notice.kind, "Consumer")
+    return f"{ADVISORIES}{kind}.{sort}.{notice.address}"
 
 
-def _body(notice: Notice) -> dict[str, dict[str, str]]:
+def _body(notice: Notice) -> dict[str, dict[str, str | int]]:
     """As Classic's JSON transformation names them."""
-    connection = {"connectionId": str(notice.connection), "clientId": notice.client_id, "userName": notice.user,
-                  "clientIp": notice.peer}  # fmt: skip
+    connection: dict[str, str | int] = {
+        "connectionId": str(notice.connection), "clientId": notice.client_id, "userName": notice.user,
+        "clientIp": notice.peer,
+    }  # fmt: skip
     if notice.kind in _OF_CONNECTIONS:
         kind = "RemoveInfo" if notice.kind in _CLOSING else "ConnectionInfo"
         return {kind: connection}
-    destination = f"{'topic' if notice.topic else 'queue'}://{notice.address}"
+    sort = "topic" if notice.topic else "queue"
+    destination = f"{f'temp-{sort}' if notice.kind in _OF_TEMPORARIES else sort}://{notice.address}"
+    if notice.kind in _OF_ADDRESSES or notice.kind in _CLASSIC_ONLY:
+        kept = {} if notice.kind in _OF_ADDRESSES else connection
+        return {"DestinationInfo": {**kept, "destination": destination, "operationType": int(notice.kind in _CLOSING)}}
     kind = "RemoveInfo" if notice.kind in _CLOSING else "ConsumerInfo"
     consumer = f"{notice.connection}:{notice.subscription}"
     return {kind: {**connection, "consumerId": consumer, "destination": destination}}

@@ -1,6 +1,7 @@
 """What queues there are, for wildcards of queues (edge/requests/queue_wildcards.py): names by pattern, of all owners.
 
-Rule: an answer that is not whole is given all the same: what lacks is found at the next look.
+Rule: all patterns are looked for together, SOME at a time, so that a look costs what there is and what is found, not
+how many ask. An answer that is not whole is given all the same: what lacks is found at the next look.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from broker.core.virtual_host import whose
-from broker.engine.address.address_settings import first_said
+from broker.engine.address.named_by import NamedBy
 
 from ..api.ports import Owners
 
@@ -19,6 +19,10 @@ log = logging.getLogger("stampede.admin")
 
 ROWS: Final = 1000
 """Names of one answer."""
+SOME: Final = 500
+"""Patterns of one question."""
+PIECE: Final = 500
+"""Names that are gone through in one step: a millisecond."""
 Found = Callable[[Mapping[str, Sequence[str]]], None]
 
 
@@ -36,33 +40,43 @@ class KnownQueues:
 
     async def _tell(self, patterns: Sequence[str], most: int, done: Found) -> None:
         found: dict[str, Sequence[str]] = {}
-        for pattern in patterns:
+        for at in range(0, len(patterns), SOME):
+            names: dict[str, list[str]] = {pattern: [] for pattern in patterns[at : at + SOME]}
             try:
-                found[pattern] = await self._of(pattern, most)
+                await self._look(names, most)
             except Exception:
-                log.exception("looking for the queues of a wildcard: internal error")
-                found[pattern] = ()
+                log.exception("looking for the queues of wildcards: internal error")
+            found.update(names)
         done(found)
 
-    async def _of(self, pattern: str, most: int) -> list[str]:
-        # An owner of an earlier release doesn't know `pattern` and `names`, and tells more than was asked.
-        stands_for = first_said([(pattern, True)], self._delimiter)
-        question: dict[str, Any] = {
-            "kind": "queues", "sort": "name", "descending": False, "limit": ROWS, "routing": "ANYCAST", "names": True,
-            "pattern": pattern, "delimiter": self._delimiter,
-        }  # fmt: skip
-        names: set[str] = set()
+    async def _look(self, names: dict[str, list[str]], most: int) -> None:
+        """Names of each pattern, in order, `most` at most."""
         after: object = None
-        while len(names) < most:
-            answers, _ = await self._owners.ask({**question, "after": after})
-            rows = [row for answer in answers for row in answer["rows"]]
-            for row in rows:
-                name = row["name"]
-                if name == row["address"] and stands_for(name) and not whose(name).local.startswith("$"):
-                    names.add(name)
+        while wanted := [pattern for pattern, found in names.items() if len(found) < most]:
+            # Who has enough is not looked for any more: `#` would have all queues there are told for `a.*`.
+            known = NamedBy(self._delimiter)
+            for pattern in wanted:
+                known.add(pattern)
+            answers, _ = await self._owners.ask(self._question(wanted, after))
+            rows = [
+                row for answer in answers for row in answer["rows"] if row.get("address", row["name"]) == row["name"]
+            ]
             # Up to here all owners have told all they have; what one of them has told beyond it comes again.
             ends = [answer["rows"][-1]["at"] for answer in answers if answer["more"]]
-            if not ends:
-                break
-            after = min(ends)
-        return sorted(names)[:most]
+            after = min(ends, default=None)
+            whole = sorted({row["name"] for row in rows if after is None or row["at"] <= after})
+            for looked, name in enumerate(whole, 1):
+                if not looked % PIECE:
+                    await asyncio.sleep(0)
+                for pattern in known.find(name):
+                    if (found := names[pattern])[-1:] != [name] and len(found) < most:
+                        found.append(name)
+            if after is None:
+                return
+
+    def _question(self, patterns: Sequence[str], after: object) -> dict[str, Any]:
+        # An owner of an earlier release doesn't know `patterns`, and tells more than was asked.
+        return {
+            "kind": "queues", "sort": "name", "descending": False, "limit": ROWS, "routing": "ANYCAST",
+            "patterns": patterns, "delimiter": self._delimiter, "after": after,
+        }  # fmt: skip

@@ -12,6 +12,7 @@ from broker import __version__
 from broker.admin.api.ports import ConfigPort, ElsewherePort, May, Owners, TokensPort, TopologyPort
 from broker.admin.api.server import Api
 from broker.admin.desk.desk import Desk
+from broker.admin.management.destination_watch import DestinationWatch
 from broker.admin.management.management import MessageManagement
 from broker.admin.management.notifications import Notifications
 from broker.admin.management.queue_names import KnownQueues
@@ -181,5 +182,7 @@ def api(
     if settings.edge.notifications:
         told = Notifications(desk, node.about()["id"], SystemClock().wall_ms)
         edge.notified_by(told.take)
+        delimiter = settings.engine.wildcard_delimiter
+        told.watch(DestinationWatch(owners, SystemClock(), delimiter, told.take, lambda: edge.quotas.first))
         admin.add(told)
     return made

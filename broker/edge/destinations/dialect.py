@@ -9,7 +9,7 @@ Rule: names in, address-model nouns out; pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 from broker.config.ports import prefixes
@@ -187,6 +187,15 @@ class Dialect:
     def options(self, headers: dict[str, str]) -> None:
         """Puts what stands behind the destination of a SUBSCRIBE or UNSUBSCRIBE among its headers, where clients write
         it there. Raises RefusedError."""
+
+    def form(self, headers: Mapping[str, str]) -> str | None:
+        """The form of maps that a SUBSCRIBE asks for (map_forms.py); None: as they were sent."""
+        return None
+
+    def stream(self, headers: Mapping[str, str], target: Destination, now: Callable[[], int]) -> str | None:
+        """The selector by which a consumer reads a stream, whose messages tell where they stand in it; None: it reads
+        none. now: epoch milliseconds. Raises RefusedError."""
+        return None
 
     def subscribed(self, headers: Mapping[str, str]) -> Destination:
         """What a SUBSCRIBE is to. Raises RefusedError."""

@@ -32,7 +32,7 @@ IN_SUBSCRIBE: Final[Mapping[str, str]] = {
     "activemq.maximumPendingMessageLimit": "set `ring_size` in the settings of the address",
     "activemq.networkSubscription": "there are no networks of brokers here: a cluster is one broker",
     "transformation": "bodies are delivered as they came; transform them in the client",
-    "x-stream-offset": "set `retroactive_messages` in the settings of the address",
+    "x-stream-offset": "`dialect` rabbitmq has it; here a `non_destructive` queue is read from its start",
 }
 """Header of SUBSCRIBE → what to do instead. Refused unless its value asks for nothing (`false`, `0`, `-1`)."""
 
@@ -53,8 +53,8 @@ ARGUMENTS: Final[Mapping[str, str]] = {
 DESTINATIONS: Final[Mapping[str, str]] = {
     "activemq.management": "requests are sent there, and answered to their reply-to; nobody consumes them",
     "activemq.notifications": "set edge.notifications and subscribe to it as a topic; nobody sends there",
-    "ActiveMQ.Advisory.": "set edge.notifications, and subscribe with dialect activemq to those of connections and "
-    "consumers; nobody sends there",
+    "ActiveMQ.Advisory.": "set edge.notifications, and subscribe with dialect activemq to those there are "
+    "(docs/compatibility-activemq.md); nobody sends there",
     "ActiveMQ.Statistics.": "requests are sent there (`dialect` activemq of the acceptor); nobody reads them",
     "ActiveMQ.Scheduler.Management": "requests are sent there (`dialect` activemq of the acceptor); nobody reads them",
 }

@@ -121,14 +121,20 @@ class Temporaries:
 
         return self._front + entry.opaque, ready
 
-    def unsubscribed(self, address: str) -> None:
-        """A subscription to this address has ended: with the last one the name is free."""
+    def unsubscribed(self, address: str) -> str | None:
+        """A subscription to this address has ended: with the last one the name is free, and returned."""
         name = self._names.get(address)
         if name is not None:
             entry = self._entries[name]
             entry.subscriptions -= 1
             if not entry.subscriptions:
                 del self._entries[name], self._names[address]
+                return name
+        return None
+
+    def all(self) -> list[tuple[str, str]]:
+        """Names and addresses."""
+        return [(name, address) for address, name in self._names.items()]
 
     def known(self, name: str) -> bool:
         """Does the connection have it."""

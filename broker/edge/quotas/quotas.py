@@ -272,6 +272,11 @@ class Quotas:
         """So many edges serve, and this one is the `rank`th of them."""
         self.edges, self._rank = max(edges, 1), rank
 
+    @property
+    def first(self) -> bool:
+        """Is this one the first of the edges: what one of them does for all is its affair."""
+        return not self._rank
+
     def heard(self, others: Mapping[str, Sequence[int]] | None) -> None:
         """What the accounts use on all other edges together; None: nobody can say."""
         self._others = others

@@ -75,6 +75,11 @@ def _check_subscription(session: Session, sub: SlotSubscription, given: str) -> 
         )
 
 
+def late(session: Session, id: bytes) -> bool:
+    """Is it of a message whose queue is gone, of a wildcard of queues that goes on without it."""
+    return session.edge.queue_wildcards.ended(session.id, id.rpartition(b"-")[0])
+
+
 def delivery(session: Session, id: bytes, subscription: str | None) -> tuple[SlotSubscription, int]:
     """The consumer and message number that an ack id names. Raises RefusedError(NO_SUCH_DELIVERY)."""
     handle, _, number = id.rpartition(b"-")

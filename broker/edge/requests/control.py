@@ -21,7 +21,7 @@ from ..destinations.dialect import whole_number, yes
 from ..quotas.quotas import Resource
 from ..session.session import Session
 from ..session.transactions import OpenTransaction
-from .acks import delivery
+from .acks import delivery, late
 from .subscribing import subscribe, unsubscribe
 
 MAX_DELAY_MS = 366 * 24 * 3600 * 1000
@@ -42,10 +42,13 @@ def nack(session: Session, frame: Frame) -> None:
 
 def _settle(session: Session, frame: Frame, outcome: Outcome) -> None:
     headers = frame.headers
-    id = headers["id"] if session.version is Version.V12 else headers["message-id"]
-    sub, number = delivery(session, session.raw(id), headers.get("subscription"))
+    id = session.raw(headers["id"] if session.version is Version.V12 else headers["message-id"])
     delay = whole_number(headers, "delay", 0, MAX_DELAY_MS)
     name = headers.get("transaction")
+    if late(session, id):
+        _seen(session, frame, name)
+        return
+    sub, number = delivery(session, id, headers.get("subscription"))
     if sub.browses:
         _seen(session, frame, name)
         return
@@ -64,7 +67,8 @@ def _settle(session: Session, frame: Frame, outcome: Outcome) -> None:
 
 
 def _seen(session: Session, frame: Frame, transaction: str | None) -> None:
-    """An ACK or NACK of what a browser was shown: clients that acknowledge everything do so; it changes nothing."""
+    """An ACK or NACK that changes nothing: of what a browser was shown (clients that acknowledge everything do so), or
+    of a message that went with its queue."""
     if transaction is not None:
         session.transactions.get(transaction)
     if frame.receipt is not None:
@@ -109,6 +113,7 @@ def _ended(session: Session, frame: Frame) -> OpenTransaction:
 
 def commit(session: Session, frame: Frame) -> None:
     transaction = _ended(session, frame)
+    session.edge.queue_wildcards.forget(transaction.parts)
     if not transaction.parts:
         if frame.receipt is not None:
             session.answer_now([frame.receipt])

@@ -16,7 +16,7 @@ from broker.core.address import AckMode
 from broker.core.commands import UNLIMITED, Command, Subscribe
 
 from ..session.session import Session
-from ..subscriptions.consumer_rate import Tempo
+from ..subscriptions.front import Front
 from ..subscriptions.split_subscription import SplitSubscription, order_for, share
 from ..subscriptions.subscription import SlotSubscription
 
@@ -71,8 +71,8 @@ def _count(
         return
     for part, _, held in known:
         order.holds(part, held)
-        part.counted(order, isinstance(part.sink, Tempo))
-        if isinstance(part.sink, Tempo):
+        part.counted(order, isinstance(part.sink, Front))
+        if isinstance(part.sink, Front):
             part.sink.follow(order)
 
 

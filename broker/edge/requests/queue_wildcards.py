@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from broker.core.address import Routing
-from broker.core.commands import Command, Subscribe
+from broker.core.commands import Command, Publish, Settle, Subscribe
 from broker.core.errors import Code, RefusedError
 from broker.seams.clock import Clock
 
 from ..quotas.quotas import Resource
+from ..session.receipts import ASIDE
 from ..session.session import Session
 from ..subscriptions.split_subscription import SplitSubscription
 from ..subscriptions.subscription import SlotSubscription
@@ -40,11 +41,15 @@ MOST: Final = 1000
 """Queues of one wildcard."""
 REMEMBERED: Final = 10_000
 """Parts of all connections whose queues are gone."""
+AGAIN_S: Final = 10.0
+"""A part that its owner has refused (max_consumers, for one) is asked for again after so long."""
 PIECE: Final = 50
 """Parts that are made in one step, …"""
 LOOKED: Final = 1000
 """… or so many names looked at: of a thousand wildcards with a thousand queues each a million are known."""
 
+GONE: Final = (Code.NOT_ALLOWED, Code.NO_SUCH_DESTINATION)
+"""What a part is refused with whose queue went while it was asked for."""
 Found = Callable[[Mapping[str, Sequence[str]]], None]
 Find = Callable[[Iterable[str], int, Found], None]
 """Patterns, and how many names of each at most → calls back with the names of the queues that there are, by pattern. A
@@ -58,12 +63,17 @@ class Watching(Protocol):
     def clock(self) -> Clock: ...
     @property
     def beats(self) -> TimerWheel: ...
+    @property
+    def consumers(self) -> Mapping[int, SlotSubscription]: ...
+    def handle(self, consumer: int) -> bytes: ...
 
 
 class QueueWildcard(SplitSubscription):
-    """The parts of one of them.    pattern   what it is of."""
+    """The parts of one of them.
 
-    __slots__ = ("key", "names", "pattern", "session", "standing")
+    pattern   what it is of.    refused   queue → when its part may be asked for again."""
+
+    __slots__ = ("key", "names", "pattern", "refused", "session", "standing")
 
     def __init__(self, session: Session, key: str, pattern: str, standing: SlotSubscription) -> None:
         super().__init__()
@@ -72,6 +82,7 @@ class QueueWildcard(SplitSubscription):
         self.pattern = pattern
         self.standing = standing
         self.names: set[str] = set()
+        self.refused: dict[str, float] = {}
         self.join(standing)
 
     @property
@@ -137,6 +148,25 @@ class QueueWildcards:
         """Was it that of a queue which is gone: an ACK of what came of it is late, and no mistake."""
         return self._ended.get(handle) == session
 
+    def forget(self, parts: list[Publish | Settle]) -> None:
+        """What a transaction says of messages that went with their queue meanwhile is done."""
+        if self._ended:
+            gone, handle = self._ended, self._edge.handle
+            parts[:] = [each for each in parts if type(each) is Publish or handle(each.consumer) not in gone]  # type: ignore[union-attr]
+
+    def refused(self, consumer: int, code: Code, detail: str) -> None:
+        """An owner does not let a part be: what there is of other queues goes on. It is tried again."""
+        sub = self._edge.consumers.get(consumer)
+        fan = None if sub is None else sub.fan
+        if sub is None or not isinstance(fan, QueueWildcard):
+            return  # it has ended meanwhile
+        if code not in GONE:
+            session, level = fan.session, logging.DEBUG if sub.address in fan.refused else logging.WARNING
+            about = session.channel.peer, session.id, fan.pattern, sub.address, code.name, detail
+            log.log(level, "%s #%d: %s does not get messages of %s: %s %s", *about)
+            fan.refused[sub.address] = self._edge.clock.monotonic() + AGAIN_S
+        self.lost(sub)
+
     def _plan(self) -> None:
         """When to look next: SPARE times as long after a look as that took, and LOOK_S where nobody is new."""
         if self._asked or self._found:
@@ -180,7 +210,7 @@ class QueueWildcards:
             name = next(names, None)
             if name is None or not fan.live or fan.session.leaving:
                 self._found.popleft()
-            elif name not in fan.names and _allowed(fan, name):
+            elif name not in fan.names and self._may(fan, name):
                 made += 1
                 try:
                     _join(fan, name)
@@ -191,11 +221,12 @@ class QueueWildcards:
         else:
             self._plan()
 
-
-def _allowed(fan: QueueWildcard, address: str) -> bool:
-    """May he consume it. Asked at each look: what he may not he is not told of, and when he may, he is."""
-    rights = fan.session.rights
-    return rights is None or "consume" in rights.at(address, address)
+    def _may(self, fan: QueueWildcard, address: str) -> bool:
+        """May he consume it. Asked at each look: what he may not he is not told of, and when he may, he is."""
+        if fan.refused.get(address, 0.0) > self._edge.clock.monotonic():
+            return False
+        rights = fan.session.rights
+        return rights is None or "consume" in rights.at(address, address)
 
 
 def _join(fan: QueueWildcard, address: str) -> None:
@@ -223,10 +254,10 @@ def _join(fan: QueueWildcard, address: str) -> None:
         session.add_part(part)
         rates = edge.rates
         command = Subscribe(
-            slot, session.id, 0, consumer, address, Routing.ANYCAST, model.ack, selector=model.selector,
+            slot, session.id, ASIDE | consumer, consumer, address, Routing.ANYCAST, model.ack, selector=model.selector,
             credit_messages=model.credit_messages, credit_bytes=model.credit_bytes,
             room=model.room if rates is None or rates.begins(part, model.room) else 0, overhead=part.overhead,
-            priority=model.priority, no_local=model.no_local,
+            priority=model.priority, no_local=model.no_local, create=False,
         )  # fmt: skip
         part.asks(command)
         commands.append(command)

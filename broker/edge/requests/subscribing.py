@@ -35,9 +35,11 @@ from ..destinations.temporary import BYTES, OWN, THEIRS
 from ..quotas.quotas import Resource
 from ..session.receipts import Then
 from ..session.session import Session
-from ..subscriptions import consumer_rate
+from ..subscriptions import consumer_rate, map_forms
 from ..subscriptions.consumer_rate import Tempo
+from ..subscriptions.map_forms import MapForms
 from ..subscriptions.split_subscription import SplitSubscription, order_for, share
+from ..subscriptions.stream_offsets import StreamOffsets
 from ..subscriptions.subscription import HostedSubscription, ShownSubscription, SlotSubscription
 from ..subscriptions.wildcard_subscription import STANDING, WildcardSubscription, block
 from . import authorising
@@ -56,9 +58,9 @@ class SubscribeRequest:
     """What a SUBSCRIBE asks for, checked.    asks   its selector: compiled once, while it is wanted."""
 
     __slots__ = (
-        "ack", "address", "asks", "browse", "costly", "create", "durable", "key", "messages", "more", "nbytes",
-        "no_local", "pattern", "priority", "queue", "queues", "rate", "ready", "room", "routing", "selector",
-        "shown", "slots", "wide", "wildcard",
+        "ack", "address", "asks", "browse", "costly", "create", "durable", "form", "key", "messages", "more", "nbytes",
+        "no_local", "numbered", "pattern", "priority", "queue", "queues", "rate", "ready", "room", "routing",
+        "selector", "shown", "slots", "wide", "wildcard",
     )  # fmt: skip
 
     def __init__(self, session: Session, frame: Frame, named: Destination | None = None) -> None:
@@ -84,17 +86,22 @@ class SubscribeRequest:
         self.durable = target.durable
         if durable is not None and target.queue is None and target.routing is not Routing.ANYCAST:
             self.queue, self.routing, self.durable = owned_name(session, durable, "own"), Routing.MULTICAST, True
-        session.entrance.dialect.check_subscribe(
-            headers, Destination(self.address, self.routing, self.queue, self.durable)
-        )
+        read = Destination(self.address, self.routing, self.queue, self.durable)
+        session.entrance.dialect.check_subscribe(headers, read)
+        stream = session.entrance.dialect.stream(headers, read, session.edge.clock.wall_ms)
+        self.numbered = stream is not None
+        """Its messages tell where they stand in their queue."""
+        self.form = session.entrance.dialect.form(headers)
         self.queues = authorising.attached(self.address, self.routing, self.queue)
         self.slots = EVERYWHERE if self.wildcard else session.edge.routes.slots(target.address)
         self.messages, self.nbytes, most = _window(session, headers, self.ack, self.address)
         self.room = min(_room(session, len(session.subscriptions) + 1), most)
+        if self.form is not None:
+            self.room = min(self.room, map_forms.ROOM)
         self.rate = whole_number(headers, "consumer-max-rate", -1, MAX_RATE) or -1
         if self.rate > 0:
             self.room = consumer_rate.room(self.rate, self.room)
-        self.asks = _selector(session, headers)
+        self.asks = _selector(session, headers.get("selector") if stream is None else stream or None)
         self.selector = None if self.asks is None else self.asks.text
         self.no_local = yes(headers, "no-local" if "no-local" in headers else "activemq.noLocal")
         self.browse = yes(headers, "browser")
@@ -114,7 +121,10 @@ class SubscribeRequest:
             if session.entrance.dialect.shows_temporaries:
                 self.shown = Shown(headers["destination"], keep=False)
             # Last, because it is ours from here on.
+            known = session.temporaries.known(headers["destination"])
             self.address, self.ready = session.temporaries.subscribed(headers["destination"])
+            if not known:
+                session.tell_temporary(NoticeKind.TEMPORARY_ADDED, headers["destination"], self.address)
             self.slots = session.edge.routes.slots(self.address)
         elif self.routing is Routing.ANYCAST and session.entrance.dialect.is_wildcard(self.address):
             self._of_queues(session, frame)
@@ -238,6 +248,7 @@ def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
         sub = _part(session, frame, wish, wish.slots[0], wish.room)
         if wish.rate > 0:
             Tempo(wish.rate, session.outbox, session.edge.clock.monotonic()).join(sub)
+        _fronted(wish, sub)
         session.add_subscription(wish.key, sub)
         if wish.ready is None:
             seq = session.answers.ask_one(frame.receipt)
@@ -271,9 +282,18 @@ def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
             sub.counted(order, False)
         if pace is not None:
             pace.join(sub)
+        _fronted(wish, sub)
         session.add_subscription(wish.key, sub)
         session.intake.batch.append(_command(session, each, sub, sub.consumer, seq, messages, nbytes, room))
     session.tell(NoticeKind.CONSUMER_CREATED, sub)
+
+
+def _fronted(wish: SubscribeRequest, sub: SlotSubscription) -> None:
+    """What is shown of each message, before anybody counts it."""
+    if wish.numbered:
+        StreamOffsets(sub.sink).join(sub)
+    if wish.form is not None:
+        MapForms(sub.sink, wish.form).join(sub)
 
 
 def _attach_to_queues(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
@@ -284,6 +304,7 @@ def _attach_to_queues(session: Session, frame: Frame, wish: SubscribeRequest) ->
         sub.counted(order, False)
     if wish.rate > 0:
         Tempo(wish.rate, sub.sink, session.edge.clock.monotonic()).join(sub)
+    _fronted(wish, sub)
     session.add_subscription(wish.key, sub)
     seq = session.answers.ask_one(frame.receipt)
     nbytes = share(wish.nbytes, BUSY_PARTS)
@@ -303,6 +324,7 @@ def _attach_everywhere(session: Session, frame: Frame, wish: SubscribeRequest) -
     fan = session.edge.wildcards[block(first)] = WildcardSubscription(sub, first)
     if wish.rate > 0:
         Tempo(wish.rate, sub.sink, session.edge.clock.monotonic()).join(sub)
+    _fronted(wish, sub)
     session.add_subscription(wish.key, sub)
     seq = session.answers.ask_one(frame.receipt)
     nbytes = share(wish.nbytes, SLOTS)
@@ -369,11 +391,10 @@ def _priority(headers: dict[str, str]) -> int:
     return 0
 
 
-def _selector(session: Session, headers: dict[str, str]) -> Predicate | None:
+def _selector(session: Session, text: str | None) -> Predicate | None:
     """The selector as its acceptor wants it read; what its text says itself comes later and counts.
 
     Raises RefusedError(BAD_SELECTOR)."""
-    text = headers.get("selector")
     if text is None:
         return None
     found = compile(KEEP + text if session.acceptor.selector_coercion == "strict" else text)

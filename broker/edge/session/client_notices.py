@@ -6,15 +6,16 @@ the session may be over already. Must not know frames.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.notices import Notice, NoticeKind
+from broker.core.reasons import Reason
 from broker.core.virtual_host import VirtualHost
 
+from ..destinations.temporary import TOPIC
 from ..subscriptions.subscription import SlotSubscription
 
 
@@ -45,12 +46,36 @@ def notice(session: Told, kind: NoticeKind, sub: SlotSubscription | None, settin
     return about if sub is None else _of(about, sub, settings)
 
 
-def endings(session: Told, settings: Settings) -> Iterator[Notice]:
-    """All of its end."""
+def filled(session: Told, address: str, settings: Settings) -> Notice:
+    """It begins to wait for a full address."""
+    topic = Routing[settings(address).default_routing] is Routing.MULTICAST
+    return notice(session, NoticeKind.FULL, None, settings)._replace(address=address, topic=topic)
+
+
+def temporary(about: Notice, name: str, address: str) -> Notice:
+    """The same of a temporary destination, which its connection calls so."""
+    return about._replace(address=address, topic=name.startswith(TOPIC))
+
+
+def endings(session: Told, settings: Settings, own: Sequence[tuple[str, str]], reason: Reason) -> Iterator[Notice]:
+    """All of its end.    own   its temporary destinations: name and address."""
     last = notice(session, NoticeKind.CONNECTION_DESTROYED, None, settings)
+    return _endings(last, list(session.subscriptions.values()), settings, own, reason)
+
+
+def _endings(
+    last: Notice, subs: Sequence[SlotSubscription], settings: Settings, own: Sequence[tuple[str, str]], reason: Reason
+) -> Iterator[Notice]:
     about = last._replace(kind=NoticeKind.CONSUMER_CLOSED)
-    subs = list(session.subscriptions.values())
-    return chain((_of(about, sub, settings) for sub in subs), [last])
+    for sub in subs:
+        closed = _of(about, sub, settings)
+        if reason is Reason.SLOW_CONSUMER:
+            yield closed._replace(kind=NoticeKind.CONSUMER_SLOW)
+        yield closed
+    gone = last._replace(kind=NoticeKind.TEMPORARY_REMOVED)
+    for name, address in own:
+        yield temporary(gone, name, address)
+    yield last
 
 
 def _of(about: Notice, sub: SlotSubscription, settings: Settings) -> Notice:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from broker.config.settings import Settings
-from broker.core.commands import Command
+from broker.core.commands import Command, Publish, Settle
+from broker.core.errors import Code
 from broker.core.management import Manage
 from broker.core.notices import Notify
 from broker.core.reasons import Reason
@@ -146,6 +147,8 @@ class PartsOfQueues(Protocol):
     def add(self, fan: SplitSubscription) -> None: ...
     def lost(self, sub: SlotSubscription) -> bool: ...
     def ended(self, session: int, handle: bytes) -> bool: ...
+    def refused(self, consumer: int, code: Code, detail: str) -> None: ...
+    def forget(self, parts: list[Publish | Settle]) -> None: ...
 
 
 class EdgeServices(ConsumerDesk, Protocol):

@@ -11,6 +11,8 @@ from typing import Final
 
 Then = Callable[[], None]
 NEVER: Final = 1 << 62
+ASIDE: Final = 1 << 62
+"""Numbers from here on are of requests that no client has made: they have no turn among the answers."""
 
 
 class Answers:
@@ -104,6 +106,8 @@ class Answers:
     def done(self, seq: int) -> tuple[list[bytes], list[Then]]:
         """Request `seq` is answered. Returns what may be told now: receipt ids and callbacks, in order."""
         if seq != self._answered + 1 or seq > self._end:
+            if seq >= ASIDE:
+                return [], []
             if self._early is None:
                 self._early = set()
             self._early.add(seq)

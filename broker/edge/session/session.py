@@ -39,11 +39,11 @@ from ..transport.shares import network
 from ..transport.tcp import peer_host
 from . import audit_trail
 from .blocked_sends import BlockedSends
-from .client_notices import endings, notice
+from .client_notices import endings, filled, notice, temporary
 from .open_errors import to_be_told
 from .outbound import Outbound
 from .parts import EdgeServices, ReadingHalf
-from .receipts import Answers, Then
+from .receipts import ASIDE, Answers, Then
 from .session_state import SessionLife
 from .transactions import Transactions
 from .watchdog import Watch
@@ -365,6 +365,9 @@ class Session(SessionLife):
         came behind it. A request that nobody waits for (seq 0) has no turn."""
         if self.closed:
             return
+        if seq >= ASIDE:
+            self.edge.queue_wildcards.refused(seq ^ ASIDE, code, detail)
+            return
         if self._doomed and seq in self._doomed and code is Code.NO_SUCH_SUBSCRIPTION:
             # Its queue went without this edge hearing of it: the name must not stay behind.
             self.edge.directory.names.release(*self._doomed.pop(seq), lambda answer: None)
@@ -391,13 +394,20 @@ class Session(SessionLife):
             self.crowds = BlockedSends(self)
         if passing:
             self.crowds.passing(slot, address, full)
-        else:
-            self.crowds.crowd(slot, address, full)
+            return
+        self.crowds.crowd(slot, address, full)
+        if full and (notify := self.edge.notify) is not None:
+            notify(filled(self, address, self.edge.match))
 
     def tell(self, kind: NoticeKind, sub: SlotSubscription | None = None) -> None:
         """That happens to this connection (edge.notifications)."""
         if (notify := self.edge.notify) is not None:
             notify(notice(self, kind, sub, self.edge.match))
+
+    def tell_temporary(self, kind: NoticeKind, name: str, address: str) -> None:
+        """A temporary destination of this connection comes, or goes."""
+        if (notify := self.edge.notify) is not None:
+            notify(temporary(notice(self, kind, None, self.edge.match), name, address))
 
     # ── subscriptions ──────────────────────────────────────────────────────────────────────────────
 
@@ -422,8 +432,8 @@ class Session(SessionLife):
         """Returns its parts."""
         del self.subscriptions[key]
         self.tell(NoticeKind.CONSUMER_CLOSED, sub)
-        if self._temporaries is not None:
-            self._temporaries.unsubscribed(sub.address)
+        if self._temporaries is not None and (name := self._temporaries.unsubscribed(sub.address)) is not None:
+            self.tell_temporary(NoticeKind.TEMPORARY_REMOVED, name, sub.address)
         if sub.wide:
             self.edge.wildcards.pop(block(sub.consumer))
         parts = [sub] if sub.fan is None else sub.fan.parts
@@ -566,7 +576,8 @@ class Session(SessionLife):
             return
         self._closes()
         if self.principal and (notify := self.edge.notify) is not None:
-            notify(endings(self, self.edge.match))
+            own = [] if self._temporaries is None else self._temporaries.all()
+            notify(endings(self, self.edge.match, own, reason))
         self.watch.stop()
         if self.login_task is not None:
             self.login_task.cancel()

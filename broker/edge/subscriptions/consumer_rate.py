@@ -14,6 +14,7 @@ from broker.core.commands import UNLIMITED
 from broker.core.effects import Deliver
 
 from ..quotas.meters import Pace
+from .front import Front
 from .rate_limits import under_way
 from .subscription import DeliverySink, SlotSubscription
 
@@ -23,22 +24,14 @@ ROOM = 16 * 1024
 """Bytes under way to a faster one: so much may come at once, and is waited for afterwards."""
 
 
-class Tempo:
+class Tempo(Front):
     """Stands between the owner's deliveries and whoever shows them; one for all parts of a subscription."""
 
-    __slots__ = ("_next", "_pace")
+    __slots__ = ("_pace",)
 
     def __init__(self, rate: int, sink: DeliverySink, now: float) -> None:
-        self._next = sink
+        super().__init__(sink)
         self._pace = Pace(rate, now)
-
-    def join(self, part: SlotSubscription) -> None:
-        """This part's deliveries come here from now on."""
-        part.goes_through(self)
-
-    def follow(self, sink: DeliverySink) -> None:
-        """That one shows what passes here from now on."""
-        self._next = sink
 
     def deliver(self, sub: SlotSubscription, effect: Deliver) -> None:
         edge = sub.session.edge

@@ -213,6 +213,10 @@ class SlotSubscription:
         self._first = self._head + self.session.entrance.dialect.lines
         self._plain = self._first + self._mid
 
+    def fronted(self, nbytes: int) -> None:
+        """So much more stands in front of each message."""
+        self.overhead += nbytes
+
     @property
     def browses(self) -> bool:
         """It looks, and holds nothing that could be settled."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from broker.core.address import Routing
 from broker.core.pages import PIECE, ROWS, Ask, Page, PageKey, choose
 from broker.engine.address.address_settings import first_said
+from broker.engine.address.named_by import NamedBy
 from broker.engine.consumers.consumer import Consumer
 from broker.engine.queue.queue import Queue
 from broker.engine.routing.dead_letter_queues import expiry_queue
@@ -101,20 +103,43 @@ class Views:
     # ── lists ──────────────────────────────────────────────────────────────────────────────────────
 
     def queues(self, question: Question) -> Work:
-        """Filters: q (part of the name), address, addresses (any of these), pattern (of addresses), routing, type
-        (portrait.kind_of), consumed, filled, paused (bool). names: nothing else is told of them."""
+        """Filters: q (part of the name), address, addresses (any of these), routing, type (portrait.kind_of), consumed,
+        filled, paused (bool); or patterns: names of queues that everybody shares and one of these stands for."""
+        if "patterns" in question:
+            return (yield from self._names(question))
+        return (yield from self._some_queues(question, _queue_filter(question), portrait.queue_row))
+
+    def _names(self, question: Question) -> Work:
+        known = NamedBy(question.get("delimiter", "."))
+        for at, pattern in enumerate(question["patterns"], 1):
+            known.add(pattern)
+            if not at % QUEUES:
+                yield
+
+        def keep(entry: tuple[Slot, Queue]) -> bool:
+            queue = entry[1]
+            return queue.routing is Routing.ANYCAST and queue.name == queue.address and bool(known.find(queue.name))
+
+        return (yield from self._some_queues(question, keep, _name_row))
+
+    def _some_queues(
+        self,
+        question: Question,
+        keep: Callable[[tuple[Slot, Queue]], bool] | None,
+        row: Callable[[Slot, Queue], dict[str, Any]],
+    ) -> Work:
         value = portrait.QUEUE_VALUES[question["sort"]]
         page = yield from choose(
             self._queues(),
             _ask(question),
             lambda entry: value(entry[1]),
             lambda entry: (entry[1].name, entry[1].address, entry[0].number),
-            _queue_filter(question),
+            keep,
         )
-        return (yield from _listed(page, _name_row if question.get("names") else portrait.queue_row))
+        return (yield from _listed(page, row))
 
     def addresses(self, question: Question) -> Work:
-        """Filters: q."""
+        """Filters: q. names: nothing is told of what their queues hold."""
         value = _ADDRESSES[question["sort"]]
         allowed = _allowed(question)
         part = question.get("q", "")
@@ -131,6 +156,8 @@ class Views:
             keep if part or allowed is not None else None,
         )
         answer = yield from _listed(page, portrait.address_row)
+        if question.get("names"):
+            return answer
         for row, (_, (_, address)) in zip(answer["rows"], page.entries, strict=True):
             row["messages"] = row["consumers"] = 0
             for seen, queue in enumerate(list(address.queues.values()), 1):
@@ -223,7 +250,7 @@ def busy_addresses(shard: Shard) -> Iterator[dict[str, Any] | None]:
 
 
 def _name_row(_: Slot, queue: Queue) -> dict[str, Any]:
-    return {"name": queue.name, "address": queue.address}
+    return {"name": queue.name}
 
 
 def _ask(question: Question) -> Ask:
@@ -258,9 +285,6 @@ def _queue_filter(question: Question) -> Callable[[tuple[Slot, Queue]], bool] | 
     if (addresses := question.get("addresses")) is not None:
         several = frozenset(addresses)
         tests.append(lambda queue: queue.address in several)
-    if pattern := question.get("pattern"):
-        stands_for = first_said([(pattern, True)], question.get("delimiter", "."))
-        tests.append(lambda queue: stands_for(queue.address))
     if routing := question.get("routing"):
         tests.append(lambda queue: queue.routing.name == routing)
     if kind := question.get("type"):

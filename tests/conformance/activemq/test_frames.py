@@ -103,7 +103,7 @@ def test_a_burst_that_does_not_end(join, name, headers, word):
         ("AMQ_SCHEDULED_REPEAT", "-1"), ("AMQ_SCHEDULED_REPEAT", "-2"), ("AMQ_SCHEDULED_REPEAT", "3"),
         ("AMQ_SCHEDULED_CRON", "0 * * *"), ("AMQ_SCHEDULED_CRON", "61 * * * *"), ("AMQ_SCHEDULED_CRON", "0 0 31 2 *"),
         ("AMQ_SCHEDULED_CRON", "* * * * * *"), ("AMQ_SCHEDULED_ZONE", "UTC"), ("AMQ_SCHEDULER_ACTION", "BROWSE"),
-        ("transformation", "jms-map-xml"), ("amq-msg-type", "map"), ("priority", "high"),
+        ("transformation", "jms-json"), ("amq-msg-type", "map"), ("priority", "high"),
     ],
 )  # fmt: skip
 def test_a_send_that_is_refused_by_name(join, name, header, value):
@@ -119,7 +119,8 @@ def test_a_send_that_is_refused_by_name(join, name, header, value):
     ("header", "value"),
     [
         ("activemq.exclusive", "true"), ("activemq.retroactive", "true"), ("activemq.maximumPendingMessageLimit", "10"),
-        ("activemq.networkSubscription", "true"), ("transformation", "jms-xml"), ("activemq.dispatchAsync", "perhaps"),
+        ("activemq.networkSubscription", "true"), ("transformation", "jms-object-xml"),
+        ("activemq.dispatchAsync", "perhaps"),
     ],
 )  # fmt: skip
 def test_a_subscribe_that_is_refused_by_name(join, name, header, value):

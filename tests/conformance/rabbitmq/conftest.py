@@ -27,5 +27,7 @@ SETTINGS: dict[str, object] = {
     "engine.addresses.with.reject.full_policy": "FAIL",
     "engine.addresses.with.goes.auto_delete_message_count": -1,
     "engine.addresses.with.dlx.dead_letter_address": "dead.queue",
+    "engine.addresses.stream.#.non_destructive": True,
+    "engine.addresses.stream.#.expiry_delay_ms": 3_600_000,
 }
 pytest_collection_modifyitems, place, join, name = fixtures("rabbitmq", SETTINGS)

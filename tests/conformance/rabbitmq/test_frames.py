@@ -191,7 +191,7 @@ def test_arguments_that_the_settings_fulfil(join, queue, arguments):
         ("x-dead-letter-exchange", "none", "no exchange 'none'"),
         ("x-dead-letter-routing-key", "k", "x-dead-letter-exchange"),
         ("x-single-active-consumer", "true", "exclusive = true"),
-        ("x-queue-type", "stream", "classic, quorum"),
+        ("x-queue-type", "lazy", "classic, quorum"),
         ("x-message-ttl", "long", "x-message-ttl:long"),
         ("x-max-age", "1D", "x-max-age"),
         ("x-overflow", "reject-publish-dlx", "reject-publish"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ import pytest
 from broker.admin.management import notifications
 from broker.admin.management.notifications import Notifications
 from broker.client import ServerError, connect
-from broker.core.notices import Notice, NoticeKind
+from broker.core.notices import Notice, NoticeKind, is_advisory
 from tests.harness.waiting import PATIENCE_S, eventually
 from tests.unit.bridge.world import broker, url
 
@@ -171,3 +172,58 @@ async def test_what_happens_in_a_virtual_host_is_told_there_by_its_own_names(tmp
             assert advice.headers["destination"] == "/topic/ActiveMQ.Advisory.Consumer.Queue.orders"
         while (found := await foreign.get(0.2)) is not None:
             assert "shop" not in str(found.headers)
+
+
+async def test_classic_clients_hear_of_temporary_destinations(tmp_path: Path):
+    async with (
+        broker(tmp_path, **ON) as at, connect(classic(at)) as watcher,
+        watcher.subscribe("/topic/ActiveMQ.Advisory.TempQueue") as temporary,
+        watcher.subscribe("/topic/ActiveMQ.Advisory.Producer.Queue.orders") as producers,
+        connect(classic(at)) as client,
+    ):  # fmt: skip
+        async with client.subscribe("/temp-queue/mine"):
+            made = json.loads((await temporary.get(PATIENCE_S)).body)["DestinationInfo"]
+            assert made["destination"].startswith("temp-queue://$temp.") and made["operationType"] == 0
+        gone = json.loads((await temporary.get(PATIENCE_S)).body)["DestinationInfo"]
+        assert (gone["destination"], gone["operationType"]) == (made["destination"], 1)
+        await client.send("/queue/orders", b"x", receipt=True)
+        assert await producers.get(0.05) is None, "as at Classic, where those of STOMP belong to no destination"
+
+
+async def test_addresses_that_come_are_told_to_both(tmp_path: Path):
+    async with (
+        broker(tmp_path, **ON) as at, connect(classic(at)) as watcher, connect(url(at)) as artemis,
+        watcher.subscribe("/topic/ActiveMQ.Advisory.Queue") as queues,
+        artemis.subscribe("/topic/activemq.notifications") as notifications,
+    ):  # fmt: skip
+        message = None
+        for number in count():  # what there is at the first look is not told
+            await watcher.send(f"/queue/orders.{number}", b"x", receipt=True)
+            if (message := await queues.get(1.5)) is not None:
+                break
+        assert message is not None
+        found = json.loads(message.body)["DestinationInfo"]
+        assert found["destination"].startswith("queue://orders.") and found["operationType"] == 0
+        added = (await told(notifications, "ADDRESS_ADDED")).headers
+        assert added["_AMQ_Address"].startswith("orders.") and added["_AMQ_RoutingType"] == "1"
+        assert "_AMQ_User" not in added
+
+
+@pytest.mark.parametrize(
+    ("notice", "place", "kinds"),
+    [
+        (Notice(NoticeKind.CONSUMER_SLOW, 1, "ada", "p", address="a", topic=True, subscription="s"),
+         "ActiveMQ.Advisory.SlowConsumer.Topic.a", ["CONSUMER_SLOW"]),
+        (Notice(NoticeKind.FULL, 1, "ada", "p", address="a"), "ActiveMQ.Advisory.FULL.Queue.a", []),
+        (Notice(NoticeKind.ADDRESS_REMOVED, 0, "", "", address="a", topic=True), "ActiveMQ.Advisory.Topic",
+         ["ADDRESS_REMOVED"]),
+        (Notice(NoticeKind.TEMPORARY_REMOVED, 1, "ada", "p", address="$temp.1", topic=True),
+         "ActiveMQ.Advisory.TempTopic", []),
+    ],
+)  # fmt: skip
+async def test_where_a_notice_is_told(notice: Notice, place: str, kinds: list[str]):
+    desk = SimpleNamespace()
+    messages = list(Notifications(desk, "e", lambda: 1)._told_of(notice, 1))  # type: ignore[arg-type]
+    assert [headers["_AMQ_NotifType"] for _, headers, body in messages if not body] == kinds
+    assert [address for address, _, body in messages if body] == [place]
+    assert is_advisory(place)

@@ -12,7 +12,7 @@ def test_these_are_told(name: str):
     assert is_advisory(f"ActiveMQ.Advisory.{name}")
 
 
-@pytest.mark.parametrize("name", ["ActiveMQ.Advisory.Producer.Queue.a", "ActiveMQ.Advisory.", "Connection", "orders",
+@pytest.mark.parametrize("name", ["ActiveMQ.Advisory.MessageDLQd.Queue.a", "ActiveMQ.Advisory.", "Connection", "orders",
                                   "ActiveMQ.Advisory.Consumer.Queue"])  # fmt: skip
 def test_these_are_not(name: str):
     assert not is_advisory(name)

@@ -30,6 +30,10 @@ def asked(headers: dict[str, str], **settings) -> str:
         ({"x-dead-letter-exchange": ""}, {"dead_letter_address": "dead.orders"}),
         ({"x-single-active-consumer": "true"}, {"exclusive": True}),
         ({"x-queue-type": "quorum"}, {}),
+        ({"x-queue-type": "stream"}, {"non_destructive": True}),
+        ({"x-queue-type": "stream", "x-max-age": "7D"}, {"non_destructive": True, "expiry_delay_ms": 604_800_000}),
+        ({"x-queue-type": "stream", "x-max-age": "90s"}, {"non_destructive": True, "expiry_delay_ms": 90_000}),
+        ({"x-queue-type": "stream", "x-stream-max-segment-size-bytes": "9"}, {"non_destructive": True}),
         ({"x-unknown": "1", "body": "x"}, {}),
     ],
 )
@@ -45,11 +49,15 @@ def test_it_is_let_in_where_the_settings_say_the_same_and_told_what_to_set_where
 @pytest.mark.parametrize(
     ("headers", "says"),
     [
-        ({"x-max-age": "7D"}, "would have no effect"),
+        ({"x-max-age": "7D"}, "is of streams: x-queue-type:stream"),
+        ({"x-stream-filter-size-bytes": "16"}, "is of streams: x-queue-type:stream"),
+        ({"x-queue-type": "stream", "x-max-age": "7W"}, "must be a number and one of Y, M, D, h, m, s"),
+        ({"x-queue-type": "stream", "x-stream-max-segment-size-bytes": "big"}, "x-stream-max-segment-size-bytes"),
         ({"x-overflow": "reject-publish-dlx"}, "use reject-publish"),
         ({"x-max-length-bytes": "9"}, "bound the queue by x-max-length"),
         ({"x-dead-letter-routing-key": "k"}, "needs x-dead-letter-exchange"),
-        ({"x-queue-type": "stream"}, "must be one of classic, quorum"),
+        ({"x-queue-type": "lazy"}, "must be one of classic, quorum, stream"),
+        ({"x-queue-type": "stream"}, "non_destructive = true"),
         ({"x-message-ttl": "-1"}, "x-message-ttl"),
         ({"x-message-ttl": "1" * 40}, "x-message-ttl"),
         ({"x-single-active-consumer": "yes"}, "must be one of true, false"),
@@ -57,3 +65,7 @@ def test_it_is_let_in_where_the_settings_say_the_same_and_told_what_to_set_where
 )
 def test_what_nothing_here_is_like_is_refused_by_name(headers, says):
     assert says in asked(headers)
+
+
+def test_a_stream_is_not_let_in_as_another_queue():
+    assert "non_destructive is True" in asked({"x-queue-type": "classic"}, non_destructive=True)

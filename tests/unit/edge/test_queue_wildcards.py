@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from broker.core.address import TEMPORARY, Routing
-from broker.core.commands import Subscribe, Unsubscribe
-from broker.core.effects import ConsumerClosed, Deliver, Done
+from broker.core.commands import Hold, Subscribe, Transact, Unsubscribe
+from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
+from broker.core.errors import Code
 from broker.core.message import Run
 from broker.core.reasons import Reason
 from broker.edge.requests import queue_wildcards
@@ -210,6 +211,59 @@ async def test_what_may_not_be_consumed_takes_no_place_and_is_consumed_when_it_m
     known.answer()
     await turns(lambda: known.waiting)
     assert [part.address for part in parts(bench)] == ["a.mine", "a.secret7"] and not session.leaving
+
+
+async def test_a_part_that_its_owner_refuses_ends_alone_and_is_asked_for_again(
+    often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue with max_consumers ended the connection, and everything it consumed elsewhere."""
+    bench, known, session, wire = made("a.full", "a.y")
+    standing = bench.port.last(Subscribe)
+    known.answer()
+    full = parts(bench)[0]
+    bench.edge.on_effects([Refused(session.id, full.seq, Code.CONSUMER_LIMIT, "a.full has 1 (max_consumers)")])
+    assert wire.take() == b"" and not session.leaving and full.consumer not in bench.edge.consumers
+    bench.edge.on_effects([Done(session.id, parts(bench)[1].seq), Done(session.id, standing.seq)])
+    assert b"receipt-id:r" in wire.take(), "nobody's receipt waits for a part"
+    await turns(lambda: known.waiting)
+    known.answer()
+    assert [part.address for part in parts(bench)] == ["a.full", "a.y"], "not at each look"
+    monkeypatch.setattr(bench.edge.clock, "monotonic", lambda now=bench.edge.clock.monotonic: now() + 11)
+    await turns(lambda: known.waiting)
+    known.answer()
+    assert [part.address for part in parts(bench)] == ["a.full", "a.y", "a.full"]
+
+
+async def test_a_queue_that_goes_before_its_part_is_there_is_not_made_again(often: None) -> None:
+    bench, known, session, wire = made("a.x")
+    known.answer()
+    part = parts(bench)[0]
+    assert not part.create
+    bench.edge.on_effects([Refused(session.id, part.seq, Code.NOT_ALLOWED, "a.x is not there")])
+    assert wire.take() == b"" and not session.leaving
+    await turns(lambda: known.waiting)
+    known.answer()  # it is there again
+    assert len(parts(bench)) == 2
+
+
+@pytest.mark.parametrize("frame", ["NACK", "ACK"])
+async def test_nack_and_transactions_about_a_queue_that_is_gone_are_late(often: None, frame: str) -> None:
+    bench, known, session, wire = made("a.x", "a.y")
+    known.answer()
+    bench.edge.on_effects([Done(session.id, bench.port.commands[0].seq)])
+    gone, other = (part.consumer for part in parts(bench))
+    bench.edge.on_effects([Deliver(gone, Run([1, 2], b"\n", [b"one\0", b"two\0"], 9), 9)])
+    bench.edge.on_effects([Deliver(other, Run([3], b"\n", [b"three\0"], 9), 9)])
+    first, second, third = [each.split("\n")[0] for each in wire.take().decode().split("\nack:")[1:]]
+    session.receive(f"BEGIN\ntransaction:t\n\n\0ACK\nid:{first}\ntransaction:t\n\n\0".encode())
+    bench.edge.on_effects([ConsumerClosed(gone, Reason.QUEUE_DELETED)])
+    late = f"{frame}\nid:{second}\nreceipt:late\n\n\0{frame}\nid:{second}\ntransaction:t\nreceipt:too\n\n\0"
+    session.receive(late.encode())
+    session.receive(f"ACK\nid:{third}\ntransaction:t\n\n\0COMMIT\ntransaction:t\n\n\0".encode())
+    told = wire.take()
+    assert b"receipt-id:late" in told and b"receipt-id:too" in told and not session.leaving
+    assert [part.consumer for part in bench.port.last(Transact).parts] == [other]
+    assert {each.consumer for each in bench.port.commands if isinstance(each, Hold)} == {gone, other}
 
 
 @pytest.mark.parametrize("ack", ["client", "client-individual"])

@@ -12,7 +12,7 @@ from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.management import MANAGEMENT
 from broker.edge.destinations.dialect import Dialect, Homes
-from broker.edge.destinations.dialects import arguments, choose, flags, rabbitmq
+from broker.edge.destinations.dialects import arguments, choose, flags, rabbitmq, streams
 from broker.edge.destinations.dialects.exchanges import PREDECLARED
 from broker.edge.destinations.send_route import READ, RouteCache
 from broker.edge.requests.subscribing import PRIORITIES
@@ -35,7 +35,7 @@ def test_the_dialect_is_the_acceptors():
 
 def test_the_page_lists_all_of_it():
     names = [
-        *rabbitmq.IN_SEND, *rabbitmq.IN_SUBSCRIBE, *flags.FLAGS, *rabbitmq.PROPERTIES, *arguments.ARGUMENTS,
+        *rabbitmq.IN_SEND, *streams.HEADERS, streams.VALUE, *flags.FLAGS, *rabbitmq.PROPERTIES, *arguments.ARGUMENTS,
         *PREDECLARED,
         *rabbitmq.TEXTS.values(), rabbitmq.PREFETCH, PRIORITIES[-1],
     ]  # fmt: skip

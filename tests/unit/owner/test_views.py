@@ -49,8 +49,9 @@ def names(answer: dict) -> list[str]:
     [
         ({}, ["bills", "c.news", "orders.a", "orders.b"]),
         ({"q": "orders"}, ["orders.a", "orders.b"]),
-        ({"pattern": "orders.#", "delimiter": ".", "names": True}, ["orders.a", "orders.b"]),
-        ({"pattern": "*", "routing": "ANYCAST"}, ["bills"]),
+        ({"patterns": ["orders.#"], "delimiter": "."}, ["orders.a", "orders.b"]),
+        ({"patterns": ["*", "orders.b"]}, ["bills", "orders.b"]),
+        ({"patterns": ["news", "*.news", "$host/shop.#"]}, []),
         ({"address": "news"}, ["c.news"]),
         ({"addresses": ["bills", "news"]}, ["bills", "c.news"]),
         ({"addresses": []}, []),

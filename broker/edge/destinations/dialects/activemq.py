@@ -33,18 +33,22 @@ from ..temporary import OWN, THEIRS, Private
 
 IN_SEND: Final[Mapping[str, str]] = {
     "AMQ_SCHEDULER_ACTION": f"it is for {SCHEDULER}",
-    "transformation": "bodies are relayed as they came: a map as JSON (jms-map-json); transform others in the client",
+    "transformation": "a body is bytes, or a map (jms-map-json, jms-map-xml); transform others in the client",
 }
 """Header of SEND → what to do instead."""
-AS_SENT: Final = ("jms-byte", "jms-map-json")
-"""Values of `transformation` of SEND that ask for what is so: bytes are bytes, a map is JSON wherever it is read."""
+AS_SENT: Final = ("jms-byte", "jms-map-json", "jms-map-xml")
+"""Values of `transformation` of SEND: bytes are bytes, a map is relayed in the form it has."""
+FORMS: Final[Mapping[str, str]] = {
+    "jms-map-json": "jms-map-json", "jms-json": "jms-map-json", "jms-map-xml": "jms-map-xml", "jms-xml": "jms-map-xml",
+}  # fmt: skip
+"""Value of `transformation` of SUBSCRIBE → the form in which maps are wanted."""
 IN_SUBSCRIBE: Final[Mapping[str, str]] = {
     "activemq.networkSubscription": "there are no networks of brokers here: a cluster is one broker",
-    "transformation": "bodies are delivered as they came; transform them in the client",
+    "transformation": "maps come as jms-map-json or jms-map-xml; transform others in the client",
 }
 """Header of SUBSCRIBE → what to do instead."""
-UNCHANGED: Final[Mapping[str, tuple[str, ...]]] = {"transformation": ("jms-json", "jms-map-json")}
-"""Header of SUBSCRIBE → values that ask for what is so: a map is JSON as it comes, and texts are never changed."""
+UNCHANGED: Final[Mapping[str, tuple[str, ...]]] = {"transformation": (*FORMS, "jms-advisory-json")}
+"""Header of SUBSCRIBE → values that are let in. Texts are never changed, and advisories are JSON."""
 BY_SETTINGS: Final[Mapping[str, str]] = {
     "activemq.exclusive": "exclusive",
     "activemq.retroactive": "retroactive_messages",
@@ -231,6 +235,9 @@ class ActiveMQ(Dialect):
                 )  # fmt: skip
             headers.setdefault(f"activemq.{known}", value)
         headers["destination"] = name
+
+    def form(self, headers: Mapping[str, str]) -> str | None:
+        return FORMS.get(headers.get("transformation", "").strip().lower())
 
     def check_subscribe(self, headers: Mapping[str, str], target: Destination) -> None:
         for name in headers.keys() & (IN_SUBSCRIBE.keys() | ARGUMENTS.keys()):

@@ -14,23 +14,24 @@ from typing import Final
 
 from broker.config.addressing import AddressSettings
 from broker.core.errors import Code, RefusedError
+from broker.core.numbers import natural
 
 from ..dialect import whole_number
 
 MOST: Final = 1 << 53
 OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
-TYPES: Final = ("classic", "quorum")
+TYPES: Final = ("classic", "quorum", "stream")
 NUMBERS: Final = ("x-message-ttl", "x-expires", "x-max-length", "x-max-length-bytes", "x-max-priority")
-REFUSED: Final[Mapping[str, str]] = {
-    "x-max-age": "queues that keep what was consumed are not here; see `retroactive_messages` of the address",
-    "x-stream-max-segment-size-bytes": "there are no streams; see `retroactive_messages` of the address",
-    "x-stream-filter-size-bytes": "there are no streams; SUBSCRIBE has selectors",
-    "x-stream-filter-value": "there are no streams; SUBSCRIBE has selectors",
-}
-"""Arguments that nothing here is like."""
+OF_STREAMS: Final = ("x-stream-max-segment-size-bytes", "x-stream-filter-size-bytes")
+"""How RabbitMQ keeps a stream: numbers, on which nothing depends here, where what is kept goes message by message and a
+filter is exact."""
+AGES: Final[Mapping[str, int]] = {
+    "Y": 365 * 86_400, "M": 30 * 86_400, "D": 86_400, "h": 3600, "m": 60, "s": 1,
+}  # fmt: skip
+"""Unit of x-max-age → seconds."""
 ARGUMENTS: Final = (
     *NUMBERS, "x-overflow", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-single-active-consumer",
-    "x-queue-type", *REFUSED,
+    "x-queue-type", "x-max-age", *OF_STREAMS,
 )  # fmt: skip
 
 
@@ -38,8 +39,6 @@ def check(headers: Mapping[str, str], name: str, settings: AddressSettings, dead
     """Raises RefusedError(BAD_HEADER) unless the settings of address `name` say what the arguments say.
 
     dead_letters   the address that its dead letters are to go to."""
-    for header in headers.keys() & REFUSED.keys():
-        raise RefusedError(Code.BAD_HEADER, f"{header}:{headers[header][:50]} would have no effect: {REFUSED[header]}")
     wanted = _wanted(headers, dead_letters)
     for header, fields in wanted.items():
         for field, value in fields.items():
@@ -54,9 +53,12 @@ def check(headers: Mapping[str, str], name: str, settings: AddressSettings, dead
 
 def _wanted(headers: Mapping[str, str], dead_letters: Callable[[], str]) -> dict[str, dict[str, object]]:
     """Header → settings as they must be."""
-    numbers = {name: whole_number(headers, name, 0, MOST) for name in NUMBERS}
+    numbers = {name: whole_number(headers, name, 0, MOST) for name in (*NUMBERS, *OF_STREAMS)}
     overflow = _one_of(headers, "x-overflow", OVERFLOWS, "drop-head")
-    _one_of(headers, "x-queue-type", TYPES, "classic")
+    kind = _one_of(headers, "x-queue-type", TYPES, "classic")
+    for name in ("x-max-age", *OF_STREAMS):
+        if name in headers and kind != "stream":
+            raise RefusedError(Code.BAD_HEADER, f"{name}:{headers[name][:50]} is of streams: x-queue-type:stream")
     if overflow == "reject-publish-dlx":
         raise RefusedError(
             Code.BAD_HEADER,
@@ -64,6 +66,10 @@ def _wanted(headers: Mapping[str, str], dead_letters: Callable[[], str]) -> dict
             "reject-publish",
         )
     wanted: dict[str, dict[str, object]] = {}
+    if "x-queue-type" in headers:
+        wanted["x-queue-type"] = {"non_destructive": kind == "stream"}
+    if "x-max-age" in headers:
+        wanted["x-max-age"] = {"expiry_delay_ms": _age_ms(headers["x-max-age"].strip())}
     if (ms := numbers["x-message-ttl"]) is not None:
         wanted["x-message-ttl"] = {"expiry_delay_ms": ms}
     if (ms := numbers["x-expires"]) is not None:
@@ -86,6 +92,13 @@ def _wanted(headers: Mapping[str, str], dead_letters: Callable[[], str]) -> dict
     if (single := _one_of(headers, "x-single-active-consumer", ("true", "false"), "")) != "":
         wanted["x-single-active-consumer"] = {"exclusive": single == "true"}
     return wanted
+
+
+def _age_ms(text: str) -> int:
+    number, unit = natural(text[:-1], 9), text[-1:]
+    if unit not in AGES or number is None:
+        raise RefusedError(Code.BAD_HEADER, f"x-max-age:{text[:50]} must be a number and one of {', '.join(AGES)}")
+    return 1000 * number * AGES[unit]
 
 
 def _one_of(headers: Mapping[str, str], name: str, known: tuple[str, ...], default: str) -> str:

@@ -21,7 +21,7 @@ from broker.core.numbers import natural
 
 from ..dialect import FAR_FUTURE, MAX_DESTINATION, Destination, Dialect, Homes, not_named, whole_number
 from ..temporary import OWN, THEIRS, Private, address_of, private_of
-from . import arguments
+from . import arguments, streams
 from .exchanges import TOPIC, Exchanges
 from .flags import FLAGS, check_queue, check_subscription, check_values, outlives
 
@@ -54,12 +54,6 @@ MISSING: Final[Mapping[str, str]] = {
     "id of a durable subscription": "Missing Header",
 }
 """What is missing → the `message` header; of anything else it is that of MISSING_HEADER."""
-IN_SUBSCRIBE: Final[Mapping[str, str]] = {
-    "x-stream-offset": "there are no streams; set `retroactive_messages` of the address",
-    "x-stream-filter": "there are no streams; SUBSCRIBE has selectors",
-    "x-stream-match-unfiltered": "there are no streams; SUBSCRIBE has selectors",
-}
-"""Headers of SUBSCRIBE that nothing here is like → what to do instead."""
 IN_SEND: Final[Mapping[str, str]] = {
     "message-id": "it is not allowed on 'SEND': the broker gives every message its own; yours may be amqp-message-id",
 }
@@ -204,10 +198,6 @@ class RabbitMQ(Dialect):
     # ── SUBSCRIBE ──────────────────────────────────────────────────────────────────────────────────
 
     def check_subscribe(self, headers: Mapping[str, str], target: Destination) -> None:
-        for name in headers.keys() & IN_SUBSCRIBE.keys():
-            raise RefusedError(
-                Code.BAD_HEADER, f"{name}:{headers[name][:50]} would have no effect: {IN_SUBSCRIBE[name]}"
-            )
         check_values(headers, FLAGS)
         self._check_arguments(headers)
         topic = target.routing is Routing.MULTICAST
@@ -218,6 +208,15 @@ class RabbitMQ(Dialect):
             check_subscription(headers, target.durable)
         elif target.create:
             check_queue(headers, target.address, self._match(target.address))
+
+    def stream(self, headers: Mapping[str, str], target: Destination, now: Callable[[], int]) -> str | None:
+        """A queue whose messages stay when they are consumed. One of last values is another thing."""
+        if target.routing is not Routing.MULTICAST and "browser" not in headers:
+            settings = self._match(target.address)
+            if settings.non_destructive and not (settings.last_value or settings.last_value_key):
+                return streams.selector(headers, settings, now())
+        streams.refuse(headers, target.address)
+        return None
 
     def _check_arguments(self, headers: Mapping[str, str]) -> None:
         if headers.keys().isdisjoint(arguments.ARGUMENTS) or headers["destination"].startswith(OWN):
