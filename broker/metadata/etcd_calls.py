@@ -42,6 +42,8 @@ CONNECT_S = 1.0
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.05, 1.0
 """Between rounds over all endpoints while none answers."""
 
+NAMELESS = "user name is empty"
+"""What etcd says to who has not logged in."""
 Metadata = tuple[tuple[str, str], ...]
 TRANSIENT = (
     grpc.StatusCode.UNAVAILABLE,
@@ -103,7 +105,7 @@ def judged(error: BaseException) -> BaseException:
         return Lost(
             details or code.name, sent="failed to connect" not in details and "onnection refused" not in details
         )
-    hint = "; set etcd.user and etcd.password_file" if "user name is empty" in details else ""
+    hint = "; set etcd.user and etcd.password_file" if NAMELESS in details else ""
     return MetadataRefused(f"etcd refused: {details}{hint}")
 
 
@@ -153,6 +155,10 @@ class EtcdCalls:
                     known = self._newest
                     try:
                         return self._checked(await connection.ask(method, request, answer, attempt_s), method, known)
+                    except MetadataRefused as refused:
+                        if NAMELESS not in str(refused) or not self._settings.user or connection.login:
+                            raise
+                        self.broken(connection)  # it asked nobody for a password when we came: log in
                     except Lost as lost:
                         why = str(lost)
                         self.broken(connection)

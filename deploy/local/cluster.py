@@ -3,6 +3,9 @@
 Its ports are those of PORTS; where one of them is taken by something else, all of them are free ones in a row, or
 those from `--ports` on. Which ones it has is in .cluster/run/ports.json while it runs.
 
+Owners, edges and commands have users of their own in etcd (`stampede cluster roles`); their passwords are in
+.cluster/secret/.
+
 Rule: only commands that a person could type, each in a session of its own, its output in .cluster/log/. Everything
 listens on 127.0.0.1. `down` ends what `up` started and keeps the data; `down --wipe` removes it.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -31,6 +35,7 @@ PORTS = {
     "edge-0": [61710, 61690, 61620, 61630], "edge-1": [61711, 61691, 61621, 61631],
 }  # fmt: skip
 """By process. Owners: for components, admin; edges: also STOMP and STOMP over WebSocket; etcd: for peers as well."""
+PREFIX = "/stampede/local"
 FIRST, LAST, STEP = 62700, 64900, 50
 """Where a row of free ports is looked for."""
 
@@ -110,11 +115,44 @@ def wait(what: str, ready: object, seconds: float = 120.0) -> None:
         time.sleep(0.05)
 
 
+def password(user: str) -> Path:
+    """The file with the password of a user of etcd; made when it is not there."""
+    file = HERE / "secret" / user
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.touch(mode=0o600)
+        file.write_text(secrets.token_urlsafe(24))
+    return file
+
+
+def login(user: str) -> dict[str, object]:
+    """Settings."""
+    return {"etcd.user": user, "etcd.password_file": password(user)}
+
+
+def command(user: str, store: int, *words: str) -> list[str]:
+    """`stampede cluster …` as this user of etcd."""
+    settings = {"etcd.endpoints": f"{HOST}:{store}", "etcd.prefix": PREFIX, **login(user)}
+    line = [sys.executable, "-m", "broker.app.cli", "cluster", *words]
+    return [*line, *(part for name, value in settings.items() for part in ("--set", f"{name}={value}"))]
+
+
+def lock(store: int) -> None:
+    """Each kind of process reaches only its part of etcd, from now on and with a store of before, too."""
+    users = [part for role in ("owner", "edge", "operator") for part in (f"--{role}", f"{role}:{password(role)}")]
+    line = command("root", store, "roles", *users, "--enable", str(password("root")))
+    end = time.monotonic() + 60
+    while (done := subprocess.run(line, capture_output=True, text=True)).returncode:
+        if time.monotonic() > end:
+            raise SystemExit(f"etcd takes no users: {done.stderr}")
+        time.sleep(0.5)
+
+
 def member(kind: str, name: str, ports: list[int], etcd_port: int, redis: str = "") -> list[str]:
-    settings = {"redis.url": redis} if redis else {}
+    settings = login(kind) | ({"redis.url": redis} if redis else {})
     port, admin, *stomp = ports
     data, pair = HERE / "data" / name, (stomp[0], stomp[1]) if stomp else None
-    return stampede(kind, name, data, port, admin, etcd_port, "/stampede/local", settings, pair)
+    return stampede(kind, name, data, port, admin, etcd_port, PREFIX, settings, pair)
 
 
 def ports_of_this_time(asked: int) -> dict[str, list[int]]:
@@ -141,6 +179,7 @@ def up(asked: int) -> None:
     else:
         say("no redis-server here: every edge keeps its own client ids, rates and logins")
     wait("etcd", lambda: listening(store))
+    lock(store)
     for name in owners:
         start(name, *member("owner", name, at[name], store))
     for name in edges:
@@ -161,8 +200,7 @@ def up(asked: int) -> None:
         port, admin = at[name]
         say(f"{name}               gRPC {HOST}:{port}, metrics http://{HOST}:{admin}/metrics")
     say(f"etcd                  {HOST}:{store}" + (f", Redis {HOST}:{at['redis'][0]}" if redis else ""))
-    say(f"status                {sys.executable} -m broker.app.cli cluster status "
-        f"--set etcd.endpoints={HOST}:{store} --set etcd.prefix=/stampede/local")  # fmt: skip
+    say(f"status                {' '.join(command('operator', store, 'status'))}")
     say(f"logs                  {HERE}/log;  `make cluster-down` ends it all")
 
 

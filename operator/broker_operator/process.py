@@ -366,7 +366,9 @@ def _secrets_of(resource: Resource) -> set[str]:
     spec = resource.raw.get("spec", {})
     if resource.id.kind == BROKER:
         etcd = spec.get("etcd", {})
-        return {etcd.get("tlsSecretName", ""), etcd.get("userSecretName", "")}
+        logins = [etcd, etcd.get("owners") or {}, etcd.get("edges") or {}]
+        found = {login.get(name, "") for login in logins for name in ("tlsSecretName", "userSecretName")}
+        return found | {etcd.get("rootSecretName", "")}
     if resource.id.kind == USER:
         return {(spec.get("passwordSecretRef") or {}).get("name", names.user_secret(resource.id.name))}
     if resource.id.kind == ACCEPTOR:

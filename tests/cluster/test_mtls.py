@@ -1,25 +1,28 @@
-"""A cluster whose components show each other certificates, on an etcd that wants a certificate and a password: it
-works, and a component without a certificate of this authority is not let in."""
+"""A cluster whose components show each other certificates, on an etcd that wants a certificate and a password and gives
+each role its part: it works, a component without a certificate of this authority is not let in, and no role reaches
+what is another's in etcd."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 
+from broker.cluster.etcd_roles import ROLES
 from broker.core.errors import Code
 from tests.abuse.certificates import authority, issued, revocations
 from tests.harness import Client, listens, scratch, until
-from tests.harness.cluster import HOST, Cluster, Process
+from tests.harness.cluster import HOST, PREFIX, Cluster, Process
 from tests.harness.servers import LocalServer, local_etcd, needs_etcdctl
 
 DOMAIN = "stampede.internal"
-USER, PASSWORD = "stampede", "open-sesame"
+PASSWORD = "open-sesame"
 Files = dict[str, tuple[Path, Path]]
 
 
@@ -39,7 +42,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(scope="module")
 def locked_etcd(files: Files, request: pytest.FixtureRequest) -> Iterator[LocalServer]:
-    """Wants a certificate of ours and a password; the user may touch the keys of this cluster only."""
+    """Wants a certificate of ours and a password; owners, edges and commands have users of their own."""
     needs_etcdctl()
     cert, key = files["ours"]
     tls = ["--cert-file", cert, "--key-file", key, "--trusted-ca-file", files["ca"][0], "--client-cert-auth"]
@@ -47,15 +50,17 @@ def locked_etcd(files: Files, request: pytest.FixtureRequest) -> Iterator[LocalS
         (server,) = local_etcd(folder, 1, *tls, scheme="https")
         server.start()
         try:
-            for arguments in (
-                ["user", "add", "root:root"], ["role", "add", "root"], ["user", "grant-role", "root", "root"],
-                ["user", "add", f"{USER}:{PASSWORD}"], ["role", "add", "cluster"],
-                ["role", "grant-permission", "cluster", "--prefix=true", "readwrite", "/stampede/test"],
-                ["user", "grant-role", USER, "cluster"], ["auth", "enable"],
-            ):  # fmt: skip
-                line = [*etcdctl(server, files), *arguments]
-                env = {**os.environ, "ETCDCTL_API": "3"}
-                subprocess.run(line, check=True, capture_output=True, timeout=30, env=env)
+            password = folder / "password"
+            password.write_text(PASSWORD + "\n")
+            asked = {
+                "etcd.endpoints": server.address, "etcd.prefix": PREFIX, "etcd.ca_file": files["ca"][0],
+                "etcd.cert_file": cert, "etcd.key_file": key,
+            }  # fmt: skip
+            line = [sys.executable, "-m", "broker.app.cli", "cluster", "roles", "--enable", str(password)]
+            line += [part for role in ROLES for part in (f"--{role}", f"{role}:{password}")]
+            line += [part for name, value in asked.items() for part in ("--set", f"{name}={value}")]
+            made = subprocess.run(line, capture_output=True, text=True, timeout=60)
+            assert made.returncode == 0 and "etcd asks for a password" in made.stdout, made.stderr
             yield server
         finally:
             server.stop()
@@ -79,7 +84,7 @@ def cluster(files: Files, locked_etcd: LocalServer, request: pytest.FixtureReque
         (folder / "password").write_text(PASSWORD + "\n")
         cert, key = files["ours"]
         settings = {
-            **component(files, "ca", "ours"), "etcd.user": USER,
+            **component(files, "ca", "ours"), "etcd.user": "operator",
             "etcd.password_file": folder / "password", "etcd.ca_file": files["ca"][0], "etcd.cert_file": cert,
             "etcd.key_file": key,
         }  # fmt: skip
@@ -88,12 +93,14 @@ def cluster(files: Files, locked_etcd: LocalServer, request: pytest.FixtureReque
         for process in cluster.processes:
             process.settings |= {
                 **component(files, "ca", process.kind), "cluster.role_domain": DOMAIN, "cluster.crl_file": crl,
+                "etcd.user": process.kind,
             }  # fmt: skip
-        cluster.etcdctl = [*etcdctl(locked_etcd, files), "--user", f"{USER}:{PASSWORD}"]
+        cluster.etcdctl = [*etcdctl(locked_etcd, files), "--user", f"operator:{PASSWORD}"]
         with cluster:
             yield cluster
             for process in cluster.processes:
-                assert "Traceback" not in process.log(), f"{process.id}:\n{process.log()[-5000:]}"
+                for unwanted in ("Traceback", "permission denied"):
+                    assert unwanted not in process.log(), f"{process.id}:\n{process.log()[-5000:]}"
 
 
 def test_messages_cross_and_survive_an_owner(cluster):
@@ -114,6 +121,39 @@ def test_messages_cross_and_survive_an_owner(cluster):
                 cluster.owners[1].kill()
     cluster.owners[1].start()
     cluster.owners[1].wait_ready()
+
+
+FOREIGN = [
+    ("edge", "put", "slots/0"), ("edge", "put", "owners/owner-0"), ("edge", "del", "disks/owner-0"),
+    ("edge", "put", "suspects/owner-0/owner-1"), ("edge", "put", "controller"), ("edge", "put", "cordon/owner-0"),
+    ("edge", "get", "managed/x"), ("edge", "put", "possession"),
+    ("owner", "put", "config/users/ada"), ("owner", "put", "edges/edge-0"), ("owner", "get", "subs/ada.inbox"),
+    ("owner", "put", "cordon/owner-0"), ("owner", "put", "possession"), ("owner", "get", "load/edge-0"),
+    ("operator", "put", "owners/owner-0"), ("operator", "put", "controller"), ("operator", "put", "edges/edge-0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("role", "verb", "key"), FOREIGN, ids=" ".join)
+def test_no_role_reaches_what_is_anothers_in_etcd(cluster, locked_etcd, files, role, verb, key):
+    line = [*etcdctl(locked_etcd, files), "--user", f"{role}:{PASSWORD}", verb, f"{PREFIX}/{key}"]
+    line += ["x"] if verb == "put" else []
+    done = subprocess.run(line, capture_output=True, text=True, timeout=30, env={**os.environ, "ETCDCTL_API": "3"})
+    assert done.returncode != 0 and "permission denied" in done.stderr, done.stdout + done.stderr
+    other = [*line[:-1], line[-1].replace(PREFIX, "/elsewhere")]
+    if verb == "get":
+        done = subprocess.run(other, capture_output=True, text=True, timeout=30, env={**os.environ, "ETCDCTL_API": "3"})
+        assert "permission denied" in done.stderr, done.stdout
+
+
+def test_a_durable_subscription_and_settings_of_the_api_are_an_edges(cluster):
+    """What an edge writes itself: names, and settings, users and tokens for who calls its API."""
+    cluster.cluster("quotas", "set", "user:nobody", "max_connections=3")
+    with Client(cluster.edges[0].port, timeout=30) as client:
+        client.connect({"client-id": "ada"})
+        client.subscribe("/topic/roles", id="1", durable_subscription_name="inbox")
+        client.ask("UNSUBSCRIBE", {"id": "1"})
+    cluster.cluster("drain", "owner-2")
+    cluster.cluster("undrain", "owner-2")
 
 
 def answer(files: Files, owner: Process, who: str, method: str) -> tuple[grpc.StatusCode, str]:
@@ -163,7 +203,7 @@ def test_a_caller_without_a_certificate_of_ours_is_not_let_in(cluster, files, wh
 def test_an_edge_without_a_certificate_of_ours_serves_nobody(cluster, files, own):
     """Its clients are told that no owner can be reached, in a bounded time; its log says what it could not do."""
     edge = Process(cluster, "edge", f"edge-{own}")
-    edge.settings = {"cluster.unavailable_after_s": 3}
+    edge.settings = {"cluster.unavailable_after_s": 3, "etcd.user": "edge"}
     before = dict(cluster.settings)
     try:
         cluster.settings |= (

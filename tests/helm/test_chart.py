@@ -230,6 +230,42 @@ def test_the_scaler_reads_the_etcd_of_the_broker(render):
     assert {each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each} == {"my-tls", "my-user"}
 
 
+@pytest.mark.parametrize("values", ["defaults", "cert-manager"])
+def test_owners_and_edges_have_certificates_of_their_own_with_their_role(render, values):
+    rendered = documents(render(HERE / "values" / f"{values}.yaml", True, *NO_CRDS).text)
+    spec = resources(render(HERE / "values" / f"{values}.yaml", True, *NO_CRDS).text)["broker.yaml"]["spec"]
+    secrets = {spec["tls"][name] for name in ("secretName", "ownersSecretName", "edgesSecretName")}
+    assert len(secrets) == 3
+    assert spec["etcd"]["owners"]["tlsSecretName"] == spec["tls"]["ownersSecretName"]
+    assert spec["etcd"]["edges"]["tlsSecretName"] == spec["tls"]["edgesSecretName"]
+    made = {each["metadata"]["name"]: each for each in rendered if each["kind"] in ("Secret", "Certificate")}
+    assert secrets <= made.keys()
+    if values == "cert-manager":
+        for role in ("owner", "edge"):
+            names = made[spec["tls"][f"{role}sSecretName"]]["spec"]["dnsNames"]
+            assert [name for name in names if name.endswith(".stampede.internal")] == [f"{role}.stampede.internal"]
+
+
+def test_in_production_etcd_lets_nobody_in_without_a_user_and_each_role_has_its_own(render):
+    production = HERE.parents[1] / "deploy" / "values-production.yaml"
+    etcd = resources(render(production, True, *NO_CRDS).text)["broker.yaml"]["spec"]["etcd"]
+    assert etcd["authEnabled"] is True
+    users = [
+        etcd["rootSecretName"],
+        etcd["userSecretName"],
+        *(etcd[role]["userSecretName"] for role in ("owners", "edges")),
+    ]
+    made = {each["metadata"]["name"]: each.get("data") for each in documents(render(production, True, *NO_CRDS).text)
+            if each["kind"] == "Secret"}  # fmt: skip
+    names = [base64.b64decode(made[user]["username"]).decode() for user in users]
+    assert names == ["root", "operator", "owner", "edge"]
+    assert len({made[user]["password"] for user in users}) == 4
+    assert (
+        "rootSecretName"
+        not in resources(render(HERE / "values" / "defaults.yaml", True, *NO_CRDS).text)["broker.yaml"]["spec"]["etcd"]
+    )
+
+
 def test_a_user_of_whom_nothing_is_said_can_be_tested_with(render):
     """`users: {aa: }` in a values file is null."""
     rendered = render(HERE / "values" / "defaults.yaml", True, *NO_CRDS, "--set", "users.aa=null")

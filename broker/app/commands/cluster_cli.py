@@ -16,6 +16,7 @@ import click
 
 from broker.core.errors import BrokerError
 
+from .etcd.roles_cli import roles
 from .options import Failure, Misuse, settings_of, source_options
 
 if TYPE_CHECKING:
@@ -331,7 +332,7 @@ def dump(**options: Any) -> None:
 @source_options
 def etcd(as_json: bool, **options: Any) -> None:
     """How etcd itself is, endpoint by endpoint. Exit status 1 when one is not well."""
-    from .etcd_cli import rows
+    from .etcd.etcd_cli import rows
 
     found = rows(settings_of(**options).etcd)
     if as_json:
@@ -440,6 +441,7 @@ def _commands(table: _Table) -> click.Group:
     return group
 
 
+cluster.add_command(roles)
 for _table_of_settings in _TABLES:
     cluster.add_command(_commands(_table_of_settings))
 

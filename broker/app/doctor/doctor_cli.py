@@ -71,7 +71,7 @@ def _findings(settings: Settings, of_cluster: bool) -> Iterator[Finding]:
 
 
 def _of_cluster(settings: Settings) -> Iterator[Finding]:
-    from ..commands.etcd_cli import rows
+    from ..commands.etcd.etcd_cli import rows
     from . import doctor_cluster
     from .doctor import FAULT, Finding
 

@@ -82,6 +82,30 @@ imagePullSecrets:
 {{ default (printf "%s-components" (include "stampede.broker" .)) .Values.tls.components.secretName }}
 {{- end -}}
 
+{{/* The same of owners and of edges alone: dict "root" $ "role" "owner". "existing": as said, else that of all. */}}
+{{- define "stampede.roleSecret" -}}
+{{- $tls := .root.Values.tls.components -}}
+{{- $said := index (dict "owner" $tls.ownersSecretName "edge" $tls.edgesSecretName) .role -}}
+{{- if $said -}}
+{{ $said }}
+{{- else if eq $tls.mode "existing" -}}
+{{ include "stampede.componentsSecret" .root }}
+{{- else -}}
+{{ include "stampede.broker" .root }}-{{ .role }}-components
+{{- end -}}
+{{- end -}}
+
+{{/* Names in the certificate of a role: its own one counts where cluster.roleDomain is stampede.internal. */}}
+{{- define "stampede.roleNames" -}}
+{{- $names := ternary (include "stampede.componentNames" .root | fromYamlArray) (list) (eq .role "owner") -}}
+{{ append $names (printf "%s.stampede.internal" .role) | toYaml }}
+{{- end -}}
+
+{{/* Secret of a user of the bundled etcd: dict "root" $ "user" "owner". */}}
+{{- define "stampede.etcdUserSecret" -}}
+{{ include "stampede.name" .root }}-etcd-{{ .user }}
+{{- end -}}
+
 {{/* What etcd's own members show. */}}
 {{- define "stampede.etcdSecret" -}}
 {{- if eq .Values.tls.components.mode "existing" -}}
@@ -137,10 +161,26 @@ imagePullSecrets:
 {{- $etcd := dict "endpoints" (splitList "," (include "stampede.etcdEndpoints" . | nospace)) -}}
 {{- with include "stampede.etcdClientSecret" . }}{{ $_ := set $etcd "tlsSecretName" . }}{{ end -}}
 {{- if eq .Values.etcd.mode "external" }}{{ with .Values.etcd.external.userSecretName }}{{ $_ := set $etcd "userSecretName" . }}{{ end }}{{ end -}}
+{{- $tls := dict "secretName" (include "stampede.componentsSecret" .) -}}
+{{- range $role := list "owner" "edge" -}}
+{{- $secret := include "stampede.roleSecret" (dict "root" $ "role" $role) -}}
+{{- if ne $secret (include "stampede.componentsSecret" $) }}{{ $_ := set $tls (printf "%ssSecretName" $role) $secret }}{{ end -}}
+{{- if eq $.Values.etcd.mode "bundled" -}}
+{{- $login := dict -}}
+{{- if ne $secret (include "stampede.componentsSecret" $) }}{{ $_ := set $login "tlsSecretName" $secret }}{{ end -}}
+{{- if ne $.Values.etcd.bundled.users "none" }}{{ $_ := set $login "userSecretName" (include "stampede.etcdUserSecret" (dict "root" $ "user" $role)) }}{{ end -}}
+{{- if $login }}{{ $_ := set $etcd (printf "%ss" $role) $login }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq .Values.etcd.mode "bundled") (ne .Values.etcd.bundled.users "none") -}}
+{{- $_ := set $etcd "userSecretName" (include "stampede.etcdUserSecret" (dict "root" $ "user" "operator")) -}}
+{{- $_ := set $etcd "rootSecretName" (include "stampede.etcdUserSecret" (dict "root" $ "user" "root")) -}}
+{{- if eq .Values.etcd.bundled.users "required" }}{{ $_ := set $etcd "authEnabled" true }}{{ end -}}
+{{- end -}}
 {{- $spec := dict "etcd" $etcd "imagePullPolicy" .Values.image.pullPolicy -}}
 {{- $pulls := list }}{{ range .Values.image.pullSecrets }}{{ $pulls = append $pulls (dict "name" .) }}{{ end -}}
 {{- if $pulls }}{{ $_ := set $spec "imagePullSecrets" $pulls }}{{ end -}}
-{{- $_ := set $spec "tls" (dict "secretName" (include "stampede.componentsSecret" .)) -}}
+{{- $_ := set $spec "tls" $tls -}}
 {{- if eq .Values.redis.mode "bundled" -}}
 {{- $redis := printf "%s-redis" (include "stampede.name" .) -}}
 {{- $_ := set $spec "redis" (dict "url" (printf "redis://%s.%s.svc:6379/0" $redis .Release.Namespace) "passwordSecretName" $redis) -}}

@@ -88,7 +88,17 @@ def _etcd() -> Schema:
         "endpoints": endpoints,
         "prefix": prefix,
         "tlsSecretName": text("Secret with tls.crt, tls.key and ca.crt. Default: plain text."),
-        "userSecretName": text("Secret with username and password."),
+        "userSecretName": text("Secret with username and password: of the operator, and of all who have none below."),
+        "owners": _etcd_login("Owners"),
+        "edges": _etcd_login("Edges"),
+        "rootSecretName": text(
+            "Secret with username and password of etcd's root. The operator makes roles and users of etcd with it, so "
+            "that owners, edges and itself reach only their part; each needs a userSecretName of its own."
+        ),
+        "authEnabled": boolean(
+            "The operator has etcd ask everybody for a password (rootSecretName). Set it when all pods have theirs.",
+            False,
+        ),
     }
     return ruled(
         table("Where the cluster's metadata is.", properties, ["endpoints"]),
@@ -97,9 +107,30 @@ def _etcd() -> Schema:
             "userSecretName needs tlsSecretName: the password would be sent in plain text.",
         ),
         Rule(
+            "!has(self.rootSecretName) || (has(self.tlsSecretName) && has(self.userSecretName) && "
+            "has(self.owners.userSecretName) && has(self.edges.userSecretName))",
+            "rootSecretName needs tlsSecretName, and userSecretName, owners.userSecretName and edges.userSecretName: "
+            "the operator makes a user of each.",
+        ),
+        Rule(
+            "!self.authEnabled || has(self.rootSecretName)",
+            "authEnabled needs rootSecretName: only root can turn that on.",
+        ),
+        Rule(
             "(has(self.prefix) ? self.prefix : '') == (has(oldSelf.prefix) ? oldSelf.prefix : '')",
             "spec.etcd.prefix cannot be set or taken out later: the keys under it say where the messages are.",
         ),
+    )
+
+
+def _etcd_login(who: str) -> Schema:
+    return table(
+        f"{who} reach etcd by these instead.",
+        {
+            "tlsSecretName": text("Secret with tls.crt, tls.key and ca.crt. Default: spec.etcd.tlsSecretName."),
+            "userSecretName": text("Secret with username and password. Default: spec.etcd.userSecretName."),
+        },
+        default={},
     )
 
 
@@ -252,7 +283,11 @@ def spec() -> Schema:
     )
     tls = table(
         "Certificates of the components, for mutual TLS between them.",
-        {"secretName": text("Secret with tls.crt, tls.key and ca.crt. Default: NAME-components.")},
+        {
+            "secretName": text("Secret with tls.crt, tls.key and ca.crt. Default: NAME-components."),
+            "ownersSecretName": text("Secret of owners. Default: secretName."),
+            "edgesSecretName": text("Secret of edges. Default: secretName."),
+        },
     )
     properties = {
         "image": text("Image of owners, and of edges that name none. Default: that of the operator.", most=512),

@@ -155,11 +155,30 @@ class Replication(_Spec, frozen=True):
     min_in_sync: int = 2
 
 
+class EtcdLogin(_Spec, frozen=True):
+    tls_secret_name: str = ""
+    user_secret_name: str = ""
+
+
 class Etcd(_Spec, frozen=True):
+    """tls_secret_name, user_secret_name: the operator's own, and of all who have none of their own."""
+
     endpoints: list[str]
     prefix: str = ""
     tls_secret_name: str = ""
     user_secret_name: str = ""
+    owners: EtcdLogin = EtcdLogin()
+    edges: EtcdLogin = EtcdLogin()
+    root_secret_name: str = ""
+    auth_enabled: bool = False
+
+    def login(self, role: str) -> EtcdLogin:
+        """Of `owners` or `edges`."""
+        own: EtcdLogin = getattr(self, role)
+        return EtcdLogin(
+            tls_secret_name=own.tls_secret_name or self.tls_secret_name,
+            user_secret_name=own.user_secret_name or self.user_secret_name,
+        )
 
 
 class Redis(_Spec, frozen=True):
@@ -169,6 +188,12 @@ class Redis(_Spec, frozen=True):
 
 class BrokerTls(_Spec, frozen=True):
     secret_name: str = ""
+    owners_secret_name: str = ""
+    edges_secret_name: str = ""
+
+    def secret(self, role: str) -> str:
+        """Of `owners` or `edges`; "": nothing is said."""
+        return (self.owners_secret_name if role == "owners" else self.edges_secret_name) or self.secret_name
 
 
 class AddressOwner(_Spec, frozen=True):

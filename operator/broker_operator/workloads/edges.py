@@ -71,7 +71,7 @@ def objects(
 
 def settings(namespace: str, broker: str, spec: AcceptorSpec, shared: BrokerSpec) -> Table:
     """The configuration file of these edges."""
-    tree = common_settings(namespace, broker, shared)
+    tree = common_settings(namespace, broker, shared, "edges")
     edge = group_settings("edge", spec.settings.get("edge", {}))
     # Every port is an acceptor; those of [edge] are off. An edge without users lets nobody in.
     tree["edge"] = {
@@ -163,14 +163,14 @@ def _deployment(
     config_hash: str,
 ) -> Table:
     name = acceptor.id.name
-    found, mounts = volumes(broker, shared, names.edge_name(name))
+    found, mounts = volumes(broker, shared, names.edge_name(name), "edges")
     more = _tls_volumes(spec)
     container: Table = {
         "name": "edge",
         "image": image,
         "imagePullPolicy": shared.image_pull_policy,
         "command": ["stampede", "edge"],
-        "env": [*environment(), *etcd_user(shared)],
+        "env": [*environment(), *etcd_user(shared, "edges")],
         "ports": [
             *({"name": name, "containerPort": port, "protocol": "TCP"} for name, port in _admin_ports(spec).items()),
             *({"name": one["name"], "containerPort": one["port"], "protocol": "TCP"} for one in spec.listeners),

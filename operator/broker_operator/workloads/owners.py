@@ -113,7 +113,8 @@ def objects(
             "ownerReferences": [broker.reference()],
         }
 
-    config, config_hash = config_map(metadata(workload), common_settings(namespace, name, spec), "in spec.settings")
+    settings = common_settings(namespace, name, spec, "owners")
+    config, config_hash = config_map(metadata(workload), settings, "in spec.settings")
     account = {
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name), "automountServiceAccountToken": False,
     }  # fmt: skip
@@ -163,7 +164,7 @@ def _container(broker: Resource, spec: BrokerSpec, image: str, mounts: list[Tabl
         "image": image,
         "imagePullPolicy": spec.image_pull_policy,
         "command": ["stampede", "owner"],
-        "env": [*environment(), advertise, *etcd_user(spec)],
+        "env": [*environment(), advertise, *etcd_user(spec, "owners")],
         "ports": [
             {"name": "grpc", "containerPort": names.GRPC_PORT, "protocol": "TCP"},
             {"name": "admin", "containerPort": names.ADMIN_PORT, "protocol": "TCP"},
@@ -179,7 +180,7 @@ def _stateful_set(
     metadata: Table, broker: Resource, spec: BrokerSpec, image: str, replicas: int, config_hash: str, live: Table | None
 ) -> Table:
     name, owners = broker.id.name, spec.owners
-    found, mounts = volumes(name, spec, names.owner_name(name))
+    found, mounts = volumes(name, spec, names.owner_name(name), "owners")
     pod = {
         "serviceAccountName": name,
         "terminationGracePeriodSeconds": owners.termination_grace_period_seconds,

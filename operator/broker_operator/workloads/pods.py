@@ -73,17 +73,18 @@ def secret_volume(name: str, secret: str) -> Table:
     return {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
 
 
-def volumes(broker: str, spec: BrokerSpec, config: str) -> tuple[list[Table], list[Table]]:
-    """(volumes, mounts) that owners and edges share. config: name of the ConfigMap."""
+def volumes(broker: str, spec: BrokerSpec, config: str, role: str) -> tuple[list[Table], list[Table]]:
+    """(volumes, mounts) that owners and edges have both. config: name of the ConfigMap. role: `owners` or `edges`."""
+    login = spec.etcd.login(role)
     found = [
         {"name": "config", "configMap": {"name": config, "defaultMode": 0o444}},
         {"name": "tmp", "emptyDir": {}},
-        secret_volume("components", spec.tls.secret_name or names.components_secret(broker)),
+        secret_volume("components", spec.tls.secret(role) or names.components_secret(broker)),
     ]
     places = {"config": names.CONFIG_DIR, "tmp": "/tmp", "components": names.COMPONENTS_DIR}  # noqa: S108 (of the pod alone)
     for name, secret, place in (
-        ("etcd", spec.etcd.tls_secret_name, names.ETCD_DIR),
-        ("etcd-user", spec.etcd.user_secret_name, names.ETCD_USER_DIR),
+        ("etcd", login.tls_secret_name, names.ETCD_DIR),
+        ("etcd-user", login.user_secret_name, names.ETCD_USER_DIR),
         ("redis", spec.redis.password_secret_name if spec.redis else "", names.REDIS_DIR),
     ):
         if secret:
@@ -96,16 +97,17 @@ def volumes(broker: str, spec: BrokerSpec, config: str) -> tuple[list[Table], li
     return found, mounts
 
 
-def common_settings(namespace: str, broker: str, spec: BrokerSpec) -> Table:
-    """The configuration file, as far as owners and edges share it."""
+def common_settings(namespace: str, broker: str, spec: BrokerSpec, role: str) -> Table:
+    """The configuration file, as far as owners and edges share it. role: `owners` or `edges`."""
+    login = spec.etcd.login(role)
     etcd: Table = {
         "endpoints": ",".join(spec.etcd.endpoints),
         "prefix": spec.etcd.prefix or names.etcd_prefix(namespace, broker),
     }
-    if spec.etcd.tls_secret_name:
+    if login.tls_secret_name:
         etcd |= {"ca_file": f"{names.ETCD_DIR}/ca.crt"}
         etcd |= {"cert_file": f"{names.ETCD_DIR}/tls.crt", "key_file": f"{names.ETCD_DIR}/tls.key"}
-    if spec.etcd.user_secret_name:
+    if login.user_secret_name:
         etcd |= {"password_file": f"{names.ETCD_USER_DIR}/password"}
     cluster = {
         **group_settings("cluster", spec.settings.get("cluster", {})),
@@ -136,11 +138,12 @@ def common_settings(namespace: str, broker: str, spec: BrokerSpec) -> Table:
     return tree
 
 
-def etcd_user(spec: BrokerSpec) -> list[Table]:
-    """The name of etcd's user comes from the Secret, too."""
-    if not spec.etcd.user_secret_name:
+def etcd_user(spec: BrokerSpec, role: str) -> list[Table]:
+    """The name of etcd's user comes from the Secret, too. role: `owners` or `edges`."""
+    secret = spec.etcd.login(role).user_secret_name
+    if not secret:
         return []
-    source = {"secretKeyRef": {"name": spec.etcd.user_secret_name, "key": "username"}}
+    source = {"secretKeyRef": {"name": secret, "key": "username"}}
     return [{"name": "STAMPEDE_ETCD__USER", "valueFrom": source}]
 
 

@@ -288,10 +288,18 @@ class Workloads:
 
     async def _missing(self, resource: Resource, spec: BrokerSpec) -> str:
         """Why the pods cannot start: a Secret that they mount is not there; "" = all are."""
+        etcd = spec.etcd
         named = {
             "spec.tls.secretName": spec.tls.secret_name or names.components_secret(resource.id.name),
-            "spec.etcd.tlsSecretName": spec.etcd.tls_secret_name,
-            "spec.etcd.userSecretName": spec.etcd.user_secret_name,
+            "spec.tls.ownersSecretName": spec.tls.owners_secret_name,
+            "spec.tls.edgesSecretName": spec.tls.edges_secret_name,
+            "spec.etcd.tlsSecretName": etcd.tls_secret_name,
+            "spec.etcd.userSecretName": etcd.user_secret_name,
+            "spec.etcd.rootSecretName": etcd.root_secret_name,
+            "spec.etcd.owners.tlsSecretName": etcd.owners.tls_secret_name,
+            "spec.etcd.owners.userSecretName": etcd.owners.user_secret_name,
+            "spec.etcd.edges.tlsSecretName": etcd.edges.tls_secret_name,
+            "spec.etcd.edges.userSecretName": etcd.edges.user_secret_name,
             "spec.redis.passwordSecretName": spec.redis.password_secret_name if spec.redis else "",
         }
         for where, name in named.items():

@@ -22,6 +22,7 @@ from ..kube.kube import Kube, KubeError
 from ..spec.model import BrokerSpec, Resource, Table
 from ..spec.names import Id, etcd_prefix
 from .cluster import Cluster
+from .etcd_users import EtcdUsers, Login
 from .possession import Holder
 from .resource_cache import ResourceCache, own_etcd
 
@@ -39,6 +40,7 @@ class Connections:
         """(what it is made of, its folder)"""
         self._homes: dict[Id, tuple[str, str]] = {}
         """StompBroker → (its uid, that of its namespace)"""
+        self._users: dict[Id, EtcdUsers] = {}
 
     async def ensure(self, broker: Resource, spec: BrokerSpec) -> None:
         """There is a connection as the spec wants it, or `world.unusable` says why not. Raises KubeError."""
@@ -46,7 +48,9 @@ class Connections:
         user = await self._secret(broker, spec.etcd.user_secret_name)
         prefix = spec.etcd.prefix or etcd_prefix(broker.id.namespace, broker.id.name)
         holder = Holder(f"{broker.id.namespace}/{broker.id.name}", broker.uid, await self._home(broker))
-        made_of = (holder, tuple(spec.etcd.endpoints), prefix, _version(tls), _version(user))
+        root, logins = await self._logins(broker, spec, user)
+        versions = tuple(map(_version, (tls, user, root)))
+        made_of = (holder, tuple(spec.etcd.endpoints), prefix, versions, logins, spec.etcd.auth_enabled)
         if self._made.get(broker.id, (None, ""))[0] == made_of:
             return
         await self.drop(broker.id)
@@ -57,9 +61,12 @@ class Connections:
             if tls:
                 ca, cert, key = (_write(folder, tls, name) for name in ("ca.crt", "tls.crt", "tls.key"))
                 settings = replace(settings, ca_file=ca, cert_file=cert, key_file=key)
+            if root and logins:
+                own = replace(settings, user=_name(root), password_file=_write(folder, root, "password", "root"))
+                enable = _data(root, "password").decode().strip() if spec.etcd.auth_enabled else ""
+                self._users[broker.id] = EtcdUsers(own, logins, enable)
             if user:
-                name = _data(user, "username").decode().strip()
-                settings = replace(settings, user=name, password_file=_write(folder, user, "password"))
+                settings = replace(settings, user=_name(user), password_file=_write(folder, user, "password"))
             cluster = Cluster(settings, lambda part, names: self._changed(broker.id, part, names), holder=holder)
         except ConfigError as error:
             self._world.unusable[broker.id] = str(error)
@@ -87,6 +94,8 @@ class Connections:
     async def drop(self, broker: Id) -> None:
         """The broker is gone, or is to be connected anew."""
         _, folder = self._made.pop(broker, (None, ""))
+        if (users := self._users.pop(broker, None)) is not None:
+            await users.close()
         self._world.unusable.pop(broker, None)
         cluster = self._world.clusters.pop(broker, None)
         if cluster is not None:
@@ -116,6 +125,24 @@ class Connections:
         self._homes[broker.id] = broker.uid, home
         return home
 
+    async def _logins(
+        self, broker: Resource, spec: BrokerSpec, own: Table | None
+    ) -> tuple[Table | None, tuple[Login, ...]]:
+        """The Secret of root, and whom it is to make users of etcd; nobody while one of them is not there."""
+        etcd = spec.etcd
+        if not etcd.root_secret_name:
+            return None, ()
+        root = await self._secret(broker, etcd.root_secret_name)
+        secrets = {"operator": own}
+        for role in ("owners", "edges"):
+            secrets[role.removesuffix("s")] = await self._secret(broker, etcd.login(role).user_secret_name)
+        logins = tuple(
+            Login(role, _name(secret), _data(secret, "password").decode().strip())
+            for role, secret in secrets.items()
+            if secret is not None
+        )
+        return root, logins if len(logins) == len(secrets) else ()
+
     async def _secret(self, broker: Resource, name: str) -> Table | None:
         """None: none is wanted, or it is not there yet (etcd will say what it thinks of that)."""
         return await self._kube.get("v1", "Secret", broker.id.namespace, name) if name else None
@@ -132,8 +159,13 @@ def _data(secret: Table, key: str) -> bytes:
     return b64decode((secret.get("data") or {}).get(key, ""))
 
 
-def _write(folder: str, secret: Table, key: str) -> str:
-    path = Path(folder) / key
+def _name(secret: Table) -> str:
+    return _data(secret, "username").decode().strip()
+
+
+def _write(folder: str, secret: Table, key: str, name: str = "") -> str:
+    """name: of the file, where it is not that of the key."""
+    path = Path(folder) / (name or key)
     path.touch(mode=0o600)
     path.write_bytes(_data(secret, key))
     return str(path)

@@ -70,7 +70,7 @@ def test_a_setting_that_is_wrong_is_no_finding(says):
 
 
 def test_an_etcd_that_cannot_be_read_is_a_fault_and_ends_the_look_at_the_cluster(monkeypatch):
-    from broker.app.commands import etcd_cli
+    from broker.app.commands.etcd import etcd_cli
     from broker.app.doctor import doctor_cluster
     from broker.config.settings import Settings
 
