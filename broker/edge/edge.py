@@ -455,7 +455,8 @@ class Edge:
         self.dispatching = False
         if self.rates is not None:
             self.rates.delivered(effects, consumers)
-        self.flush()
+        if self.touched:
+            self.flush()
         if self._grants:
             self.submit_grants()
 

@@ -58,7 +58,7 @@ class Engine:
 
     number    which slot this is.    pending   what waits for commits, the latest last."""
 
-    __slots__ = ("_accepted", "_handlers", "_restore", "_slot", "number", "pending")
+    __slots__ = ("_accepted", "_handlers", "_restore", "_slot", "number", "pending", "release")
 
     def __init__(
         self,
@@ -75,6 +75,8 @@ class Engine:
         self.number = slot
         self.pending = self._slot.pending
         self._restore: slot_restore.Restore | None = None
+        self.release: Callable[[int, Turn], None] = partial(commit_release.release, self._slot)
+        """release(number, turn): every record of turns <= number is durable."""
         self._accepted = 0
         """Messages, when it was dispatched last."""
         self._handlers: dict[type, Callable[[Any, Turn], None]] = {
@@ -135,7 +137,8 @@ class Engine:
     def wary(self) -> bool:
         """Is a message to be looked at before it is published: filtered, spread, or drowsy."""
         slot = self._slot
-        return slot.filtered > 0 or slot.copies.many or attach.drowsy(slot)
+        asleep = slot.patterns is not None or slot.wildcards.some
+        return slot.filtered > 0 or slot.copies.many or (asleep > 0 and attach.drowsy(slot))
 
     @property
     def drowsy(self) -> bool:
@@ -283,10 +286,6 @@ class Engine:
         """The owner has published the run of `move` (or nobody takes it): the source is settled."""
         redelivery.moved(self._slot, move, turn)
         recurring.moved(self._slot, move, turn)
-
-    def release(self, number: int, turn: Turn) -> None:
-        """Every record of turns <= number is durable."""
-        commit_release.release(self._slot, number, turn)
 
     def fetched(self, queue: int, runs: list[Run], turn: Turn) -> None:
         """The answer to a Fetch."""

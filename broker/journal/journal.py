@@ -84,7 +84,7 @@ class Journal:
         self.recovered = Recovered(store, self._books)
         self._closed = False
         # The bound method itself: a call less for each record, and this is the hottest call of the owner.
-        self.append = self._appender.append
+        self.append, self.seal, self.write = self._appender.append, self._appender.seal, self._store.write
         self.append_in_pieces = self._appender.in_pieces
         """append(record: LogRecord) -> None: encodes it, sets run.position; no IO."""
 
@@ -213,17 +213,6 @@ class Journal:
         end = self._appender
         return not (end.inflight or end.parts or end.freed or end.removals)
 
-    def seal(self) -> Batch | None:
-        """Everything appended since the last seal; None if there is nothing."""
-        return self._appender.seal()
-
-    def write(self, batch: Batch) -> None:
-        """Puts the batch on stable storage. Commit thread.
-
-        JournalFull: nothing counts as written; call again with the same batch when there is space.
-        JournalDead: the disk failed; the process has to stop."""
-        self._store.write(batch)
-
     def committed(self, batch: Batch) -> None:
         """write(batch) has returned. Loop thread."""
         self._appender.landed(batch.nbytes)
@@ -270,7 +259,9 @@ class Journal:
     @property
     def wants_prepare(self) -> bool:
         """Call prepare() in a helper thread."""
-        return self._store.wants_prepare
+        # Whoever is refused writes nothing that would look at the space again: prepare() does.
+        store = self._store
+        return (store.missing > 0 or store.no_space or store.low_space) and not store.dead
 
     def prepare(self) -> None:
         """Zero-fills the segments to come (the next one, and the reserve). Without it, write() does so when a

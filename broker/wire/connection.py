@@ -85,12 +85,13 @@ class Connection:
 
     version   whose rules apply; 1.0 until the versions are agreed on.
     eols      empty lines (heart-beats) seen so far.
+    mid_frame a frame has begun and is not finished. While a login is being decided, nothing counts as begun.
     more      receive() has stopped at `burst`: call receive(b"") for what else is there, in the next turn.
     """
 
     __slots__ = (
         "_held", "_leniency", "_limit", "_memo", "_need", "_nul_wakes", "_phase", "_role", "_searched", "_sends",
-        "_settings", "_stream", "_streamed", "burst", "eols", "more", "version",
+        "_settings", "_stream", "_streamed", "burst", "eols", "mid_frame", "more", "version",
     )  # fmt: skip
 
     def __init__(
@@ -123,11 +124,7 @@ class Connection:
         self._streamed = 0  # octets of this frame that were handed out
         self.burst = burst
         self.more = False
-
-    @property
-    def mid_frame(self) -> bool:
-        """A frame has begun and is not finished. While a login is being decided, nothing counts as begun."""
-        return self._stream != NO_STREAM or (len(self._held) > 0 and self._phase is not LOGIN)
+        self.mid_frame = False
 
     @property
     def held(self) -> int:
@@ -179,6 +176,7 @@ class Connection:
                     held = self._held = bytearray(held)
                 held += data
                 return []
+            self.mid_frame = False
             data = b"".join((held, data))
             self._held = b""
         # CR LF ends lines in 1.2 (C03). Before the versions are agreed on the client may be one of 1.2.
@@ -193,12 +191,17 @@ class Connection:
             intake.event(Violation(violation.code, violation.detail, violation.receipt, violation.about))
             self._phase = DEAD
             self._stream = NO_STREAM
+            self.mid_frame = False
             return intake.out
         intake.flush()
         if intake.pos < intake.end:
             if self._phase is LOGIN:
+                self.mid_frame = False
                 return intake.out + self._hold_back(data[intake.pos :])
             self._held = data[intake.pos :]
+            self.mid_frame = True
+        else:
+            self.mid_frame = self._stream != NO_STREAM
         return intake.out
 
     def _hold_back(self, data: bytes) -> list[Event]:

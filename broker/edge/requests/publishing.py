@@ -115,7 +115,15 @@ class Publisher:
                 return
         slot = route.slot if route.split is None else route.split.next()
         seq = session.answers.ask(receipts) if receipts else 0
-        publish = self._command(head, event.records, event.nbytes, route, slot, seq)
+        # _command() in line: most messages pass here alone.
+        run = Run(
+            NO_IDS, head.lines, event.records, event.nbytes, route.flags | head.flags, route.priority, route.expires
+        )
+        if route.flags & DURABLE and (session.used is None or slot not in session.used):
+            session.use(slot)
+        publish = Publish(slot, session.id, seq, route.address, route.routing, run, route.queue, self._create)
+        if route.timed:
+            self._times(publish, route)
         batch.append(publish)
         self.last = publish
         self._last_route = route

@@ -77,9 +77,9 @@ class Session(SessionLife):
     """See the head of this file. Fields that most connections never need are made on first use."""
 
     __slots__ = (
-        "_doomed", "_temporaries", "_transactions", "_used", "answers", "bytes_in", "channel", "client_id", "crowds",
+        "_doomed", "_temporaries", "_transactions", "answers", "bytes_in", "channel", "client_id", "crowds",
         "edge", "ended", "entrance", "groups", "handles", "id", "intake", "login_mark", "login_task", "outbox",
-        "principal", "rights", "subscriptions", "usage", "watch", "wire",
+        "principal", "rights", "subscriptions", "usage", "used", "watch", "wire",
     )  # fmt: skip
 
     def __init__(
@@ -113,7 +113,8 @@ class Session(SessionLife):
         self._transactions: Transactions | None = None
         self._temporaries: Temporaries | None = None
         self._doomed: dict[int, tuple[str, str]] | None = None
-        self._used: set[int] | None = None
+        self.used: set[int] | None = None
+        """Slots where it has work that may not be durable yet; None: none (see use)."""
         self.crowds: BlockedSends | None = None
         self.watch = Watch(self)
 
@@ -330,13 +331,13 @@ class Session(SessionLife):
 
     def slots(self) -> list[int]:
         """Where this session has work that may not be durable yet."""
-        return sorted(self._used or ())
+        return sorted(self.used or ())
 
     def use(self, slot: int) -> None:
         """Durable messages went to this slot, or acknowledgements."""
-        if self._used is None:
-            self._used = set()
-        self._used.add(slot)
+        if self.used is None:
+            self.used = set()
+        self.used.add(slot)
 
     def leave(self, ids: list[bytes], then: Then | None = None) -> None:
         """DISCONNECT: answer when everything before is answered, then close."""

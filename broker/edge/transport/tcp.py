@@ -325,6 +325,8 @@ class TcpChannel(StreamChannel, PlainReads):
     """For uvloop."""
 
     __slots__ = ()
+    data_received = StreamChannel._read
+    """Without a layer in between."""
 
 
 class BufferedTcpChannel(StreamChannel, BufferedReads):

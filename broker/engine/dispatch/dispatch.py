@@ -227,8 +227,12 @@ def _to_one(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn, gone: list
         and queue.watermark.announced <= queue.watermark.cleared
         # Otherwise a backlog of a million runs would go out in one step.
         and len(queue.ready) <= PIECE
-        and consumer.fits(queue.count, queue.nbytes)
-        and (consumer.ledger is None or consumer.ready())
+        and (
+            # fits() of one that has no credit to keep, in line.
+            consumer.room >= queue.nbytes + queue.count * consumer.overhead
+            if consumer.ledger is None
+            else consumer.fits(queue.count, queue.nbytes) and consumer.ready()
+        )
     ):
         if consumer.ledger is None and consumer.flight is None and queue.pace is None:
             _direct(slot, queue, consumer, turn)

@@ -246,9 +246,11 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
     slot.number_run(run, turn.now)
     if slot.strangers:
         wishes.note(queues, command.session, run)
-    if run.flags & DURABLE and (kept := [queue for queue in queues if queue.durable]):
-        _accept_durable(slot, command, run, queues, kept, turn, done)
-        return True
+    if run.flags & DURABLE:
+        kept = queues if len(queues) == 1 and queues[0].durable else [queue for queue in queues if queue.durable]
+        if kept:
+            _accept_durable(slot, command, run, queues, kept, turn, done)
+            return True
     if len(queues) > WIDE:
         slot.copies.entered(len(queues), len(run.records))
     crowded = receive(queues, run, -1 if command.atomic else slot.limit, slot.touched)
@@ -306,7 +308,7 @@ def _accept_durable(
     """kept: those of the queues that are durable."""
     dispatched = False
     for queue in kept:
-        if queue.takes():
+        if queue.consumers and queue.takes():
             # One queue is enough: the record is one, and says it of all its queues. Of a queue where it is not true
             # it costs a needless `redelivered` after a crash.
             dispatched = True
@@ -316,7 +318,8 @@ def _accept_durable(
     entries: list[tuple[Queue, Run, bool]] = []
     spill: list[Queue] = []
     for queue in queues:
-        paged = _crowded(slot, queue, run, turn)
+        full = queue.pages.paging or queue.nbytes + queue.gate.nbytes + run.nbytes > slot.limit
+        paged = full and _crowded(slot, queue, run, turn)
         queue.numbered(ids)
         # One that is not durable has no part in the durable record: paged, it needs one of its own.
         if not queue.durable:
@@ -326,7 +329,8 @@ def _accept_durable(
         else:
             queue.watermark.came(last, dispatched)
         entries.append((queue, run, paged))
-    slot.reserve(turn)
+    if slot.next_id > slot.reserved:
+        slot.reserve(turn)
     kept_in = [kept[0].id] if len(kept) == 1 else [queue.id for queue in kept]
     turn.appends.append(RunRecord(slot.number, command.address, kept_in, run, dispatched, command.dedup))
     if spill:

@@ -243,6 +243,10 @@ class Queue:
         """The run is ready, behind all others of its priority."""
         if self.levels is None and run.priority == DEFAULT_PRIORITY:
             self.ready.append(run)
+            if self.kind is None and not run.expires and not run.flags & GROUPED:  # added(), in line
+                self.count += len(run.records)
+                self.nbytes += run.nbytes
+                return
         else:
             self.level(run.priority).append(run)
         self.added(run)

@@ -65,10 +65,16 @@ class Batch:
     __slots__ = ("ends", "freed", "items", "nbytes", "parts", "removals")
 
     def __init__(
-        self, parts: list[BatchPart], freed: list[int], removals: list[str], items: list[Item], ends: Sequence[int]
+        self,
+        parts: list[BatchPart],
+        freed: list[int],
+        removals: list[str],
+        items: list[Item],
+        ends: Sequence[int],
+        nbytes: int,
     ) -> None:
         self.parts = parts
-        self.nbytes = sum([p.end - p.offset for p in parts])
+        self.nbytes = nbytes
         self.freed = freed
         self.removals = removals
         self.items = items
@@ -182,10 +188,14 @@ class Appender:
         """Appends a RUN; returns its position (a copy leaves run.position alone)."""
         slot = record.slot
         # Neither copies nor transient runs are items: they differ from replica to replica, and lsns must not (I5).
-        lsn = 0 if copy or record.run.flags & TRANSIENT else self._lsn(slot)
+        lsn = 0 if copy or record.run.flags & TRANSIENT else self._next[slot] if self._own[slot] else self._lsn(slot)
         flags, payload = f.run_payload(record, copy)
         crc, body = f.record(f.RUN, flags, slot, self._epochs[slot], lsn, payload, self.checksum)
-        position = self._place_numbered(slot, lsn, crc, body)
+        if lsn and slot not in self.replicated:
+            position = self._place(crc, body)
+            self._next[slot] = lsn + 1
+        else:
+            position = self._place_numbered(slot, lsn, crc, body)
         # Behind _place: only then it is known which segment the record has got into.
         self.book_run(record, len(body))
         # The page index asks under the old position until Moved is told; the run object of a copy is a part and
@@ -388,7 +398,11 @@ class Appender:
         part = self._part
         # A record never spans segments: a reader needs one file for it, and a torn record is torn in one place.
         if part is None or self.offset + size > self.book.size:  # type: ignore[union-attr]
-            part = self._begin() if self._fits(size) else self._roll(size)
+            book = self.book
+            if part is None and book is not None and self.offset + f.BATCH.size + size <= book.size:
+                part = self._begin()
+            else:
+                part = self._begin() if self._fits(size) else self._roll(size)
         offset = self.offset
         part.buffers += (crc, body)
         if more:
@@ -458,14 +472,17 @@ class Appender:
 
     def seal(self) -> Batch | None:
         """Everything appended (and to be removed) since the last time."""
-        self._end_snapshot()
+        if self._snapshot_from:
+            self._end_snapshot()
         if not self.parts and not self.freed and not self.removals:
             return None
+        nbytes = 0
         for part in self.parts:
+            nbytes += part.end - part.offset
             length = part.end - part.offset - f.BATCH.size
             part.buffers[0] = f.batch_header(part.number, part.segment, length, part.count, self._seed)
         # `freed` and `removals` go with the batch and are carried out behind its sync: whatever replaces them is
         # durable by then.
-        batch = Batch(self.parts, self.freed, self.removals, self._items, self._next.copy())
+        batch = Batch(self.parts, self.freed, self.removals, self._items, self._next.copy(), nbytes)
         self.parts, self._part, self.freed, self.removals, self._items = [], None, [], [], []
         return batch

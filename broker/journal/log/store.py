@@ -247,7 +247,7 @@ class Store:
         JournalFull: nothing counts as written; the same batch may be written again when there is space.
         JournalDead: the disk failed; nothing may be written ever again.
         JournalError: the batch before this one has not been written."""
-        if not self.follows(batch):
+        if batch.parts and batch.parts[0].number != self.next_batch:
             raise JournalError("an earlier batch of the journal has not been written")
         self._unlooked += batch.nbytes
         for part in batch.parts:
@@ -362,11 +362,6 @@ class Store:
     @property
     def full(self) -> bool:
         return self.no_space or self.low_space
-
-    @property
-    def wants_prepare(self) -> bool:
-        # Whoever is refused writes nothing that would look at the space again: prepare() does.
-        return (self.missing > 0 or self.no_space or self.low_space) and not self.dead
 
     def _count_spares(self) -> None:
         self.missing = SPARES - sum([size == self.settings.segment_bytes for _, size in self._spares])

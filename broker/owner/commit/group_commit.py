@@ -26,7 +26,7 @@ from broker.core.records import LogRecord, MetaRecord
 from broker.journal.journal import Batch, Journal
 
 from .io_thread import Io
-from .replication_port import Replicas
+from .replication_port import Alone, Replicas
 from .stats import ShardStats
 
 log = logging.getLogger("stampede.owner")
@@ -73,9 +73,9 @@ class GroupCommit:
     congested   more is on its way than may be: producers are to pause."""
 
     __slots__ = (
-        "_after", "_committing", "_copying", "_data", "_ending", "_io", "_journal", "_kept_open", "_later", "_lazy",
-        "_max_inflight", "_owner", "_prepare_io", "_preparing", "_replicas", "_stats", "_stopped", "congested", "done",
-        "open", "wanted",
+        "_after", "_alone", "_committing", "_copying", "_data", "_ending", "_io", "_journal", "_kept_open", "_later",
+        "_lazy", "_max_inflight", "_owner", "_prepare_io", "_preparing", "_replicas", "_stats", "_stopped",
+        "congested", "done", "open", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +93,7 @@ class GroupCommit:
         self._max_inflight = settings.journal.max_inflight_bytes
         self._journal = journal
         self._replicas = replicas
+        self._alone = isinstance(replicas, Alone)
         self._stats = stats
         self._io = commit_io
         self._prepare_io = prepare_io
@@ -141,7 +142,7 @@ class GroupCommit:
             return False
         if self._copying is not None or self._journal.wants_snapshot:
             self._copy_on()
-        if not now and self._nobody_waits():
+        if not (now or self.wanted) and self._nobody_waits():
             if not self._lazy:
                 self._lazy = True
                 self._later(LAZY_S, self._commit_lazily)
@@ -157,14 +158,17 @@ class GroupCommit:
                 self._tell()
                 self._owner.wake()
             return True
-        number = self._next()
+        self.wanted = False
+        number, self.open = self.open, self.open + 1
         self._committing = True
         # To the disk first, then to the followers: both work at the same time, and an item counts when all have it.
         self._write(batch, number)
         # A follower may so have an item that is not on our own disk yet, and never will be if we die now. It was told
         # to nobody, and the next leader decides what becomes of it (isr.py).
-        self._replicas.sealed(number, batch.items)
-        self.check_pressure()
+        if not self._alone:
+            self._replicas.sealed(number, batch.items)
+        if self.congested or max(self._journal.inflight_bytes, self._replicas.backlog) > self._max_inflight:
+            self.check_pressure()
         return False
 
     def _next(self) -> int:
@@ -210,7 +214,9 @@ class GroupCommit:
         self._replicas.committed(number)
         if self._after:
             self._tell()
-        self.check_pressure()
+        # What is on its way has become less, not more.
+        if self.congested:
+            self.check_pressure()
         if self._journal.wants_prepare:
             self._prepare()
         self._owner.committed()

@@ -51,16 +51,16 @@ class IoThread:
     def _work(self) -> None:
         while (item := self._jobs.get()) is not None:
             job, done = item
+            result: Any
+            told: BaseException | None
             try:
                 result = job()
             except BaseException as error:
                 # A job that throws must not end the thread: everything behind it would wait for ever.
-                self._tell(done, None, error)
+                told, result = error, None
             else:
-                self._tell(done, result, None)
-
-    def _tell(self, done: Done, result: Any, error: BaseException | None) -> None:
-        try:
-            self._loop.call_soon_threadsafe(done, result, error)
-        except RuntimeError:  # the loop has closed: nobody is left to be told
-            pass
+                told = None
+            try:
+                self._loop.call_soon_threadsafe(done, result, told)
+            except RuntimeError:  # the loop has closed: nobody is left to be told
+                pass

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from broker.core.effects import Turn
 from broker.engine.engine import Engine
 
-from .replication_port import Replicas
+from .replication_port import Alone, Replicas
 
 Touched = dict[Engine, None]
 """Engines in the order they were touched: a set would follow memory addresses, and no history would repeat."""
@@ -33,10 +33,11 @@ Touched = dict[Engine, None]
 class ReleaseGate:
     """Numbers are those of commits. busy: release() has something to look at."""
 
-    __slots__ = ("_paused", "_replicas", "_stalled", "_waiting", "_watchers", "busy", "unfinished")
+    __slots__ = ("_alone", "_paused", "_replicas", "_stalled", "_waiting", "_watchers", "busy", "unfinished")
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
+        self._alone = isinstance(replicas, Alone)
         self._waiting: dict[int, Touched] = {}
         """Commit number → engines that may have something to release."""
         self._stalled: Touched = {}
@@ -72,11 +73,14 @@ class ReleaseGate:
         """Lets out what may be told by now: `committed` is on the local disk."""
         ready = self._replicas.ready
         # As many entries as commits are waited for: a few, unless a follower hangs.
-        for number in [n for n in self._waiting if n <= committed]:
+        reached_by = self._waiting
+        for number in list(reached_by) if len(reached_by) == 1 else [n for n in reached_by if n <= committed]:
+            if number > committed:
+                break
             later: Touched = {}
             for engine in self._waiting.pop(number):
                 # Per slot: one slow follower of one slot holds nobody else.
-                reached = ready(engine.number)
+                reached = committed if self._alone else ready(engine.number)
                 if reached < number:
                     later[engine] = None
                     continue
@@ -99,14 +103,14 @@ class ReleaseGate:
                     callback()
                 else:
                     self._watchers.append((slot, number, callback))
-        self.busy = self.shut or bool(self.unfinished)
+        self.busy = bool(self._waiting or self._stalled or self._watchers or self.unfinished)
 
     def flush(self, engine: Engine, turn: Turn) -> None:
         """Dispatches what the turn has touched, now or as soon as the slot may."""
         number = engine.number
         if number in self._paused:
             return
-        if self._replicas.may_dispatch(number):
+        if self._alone or self._replicas.may_dispatch(number):
             # More to hand out than one turn may: it goes on in the next one, after everybody else had theirs.
             if engine.flush(turn):
                 self.unfinished[engine] = None

@@ -13,6 +13,7 @@ Rule: whoever can be served so is decided before anything has happened. Must not
 #     not so    something waits in the inbox or for its session (order); a turn is under way, as what an owner tells may
 #               make somebody send; the disk is behind, memory is short (somebody has to rest); selectors have to be
 #               asked or many queues get it (that takes long: it has a turn, in pieces)
+#     a commit  has come to the disk, and nothing has gathered meanwhile: what waited for it is told the same way
 #     durable   never: who writes at once writes alone, and whoever comes a moment later waits for two commits
 
 from __future__ import annotations
@@ -92,6 +93,33 @@ class LoneTurns:
         if turns.took(began):
             turns.tell(self._blame.name([command]))
         return True
+
+    def release(self, committed: int) -> None:
+        """That commit is on the disk, and nothing else waits: tells what has waited for it."""
+        shard, gates, turns = self._shard, self._gates, self._turns
+        began = turns.now()
+        self.busy = True
+        try:
+            turn, touched = shard.begin_turn(), Touched()
+            gates.release(committed, turn, touched)
+            for engine in touched:
+                gates.flush(engine, turn)
+            if gates.unfinished or turn.appends or turn.moves or turn.fetches or turn.notices or turn.decisions:
+                shard.end_turn(turn, touched)
+            elif shard.listener is not None:
+                if turn.effects:
+                    shard.listener.on_effects(turn.effects)
+                for engine in touched:
+                    if engine.next_due():
+                        self._alarm.look(touched)
+        except Exception as error:
+            shard.thrown(error)
+        finally:
+            self.busy = False
+        if self._budget.graves:
+            shard.wake()
+        if turns.took(began):
+            turns.tell(self._blame.name([]))
 
     def _carry_out(self, engine: Engine, command: Publish) -> None:
         shard, gates = self._shard, self._gates

@@ -131,11 +131,13 @@ class Shard:
         self._alone = replicas is None
         durable = replicas or Alone()
         self._gates = ReleaseGate(durable)
+        self.flush = self._gates.flush
         self._commits = GroupCommit(settings, journal, durable, self.stats, commit_io, prepare_io, later, self)
         self.others: Callable[[int], Keeper | None] = lambda slot: None
         self.crossing: Crossing | None = None
         self._idle: Callable[[], None] | None = None
-        self.at_once = LoneTurns(self, self._turns, self._gates, self._alarm, self.blame, self._budget).take
+        self._lone = LoneTurns(self, self._turns, self._gates, self._alarm, self.blame, self._budget)
+        self.at_once = self._lone.take
         most = settings.engine.queue_memory_bytes
         self.pressure = Pressure(self._budget, self.engines, most, self._alone, clock.monotonic, later, self.wake)
 
@@ -150,7 +152,8 @@ class Shard:
         # Carried out later: a caller that is called back within its own call would find itself half-way.
         self._inbox += commands
         if not self._scheduled:
-            self.wake()
+            self._scheduled = True
+            self._schedule(self._run_turn)
         # Told to the callers with each submit, so that a producer that has not heard of it yet hears of it now.
         self._crowded |= len(self._inbox) + len(self._deferred.waiting) > MOST
         return self._crowded or self._commits.congested
@@ -159,10 +162,9 @@ class Shard:
     def rests(self) -> bool:
         """Nothing waits, is under way, or has to be looked at: what comes may have a turn at once (lone_turn.py)."""
         memory = self.memory
-        short = self.pressure.on or memory.queues + memory.sessions > memory.near or self.journal.full
-        waits = self._scheduled or self._deferred.waiting or self._crowded or self._commits.congested
-        busy = self._in_turn or self._large is not None or self._idle is not None or self.stopped
-        return not (waits or short or busy)
+        busy = self._scheduled or self._in_turn or self._large is not None or self._idle is not None or self.stopped
+        waits = busy or self._deferred.waiting or self._crowded or self._commits.congested or self.pressure.on
+        return not (waits or memory.queues + memory.sessions > memory.near or self.journal.full)
 
     def waiting(self, after: int = 0) -> Iterator[Command]:
         """What has been submitted and not been carried out, in its order, behind so many."""
@@ -547,10 +549,6 @@ class Shard:
                 self.blame.saw(at - before, f"telling {len(turn.effects)} effects")
         self._alarm.look(touched)
 
-    def flush(self, engine: Engine, turn: Turn) -> None:
-        """Dispatches what the turn has touched, now or as soon as the slot may."""
-        self._gates.flush(engine, turn)
-
     def _rest(self) -> None:
         """Nothing is under way to the disk."""
         more = (
@@ -568,7 +566,11 @@ class Shard:
 
     def committed(self) -> None:
         """A commit is on the disk."""
-        if not self._scheduled:
+        more = self._commits.wanted or self.reads.waiting or self._steps.asked or self._behind.busy
+        # Nothing has gathered meanwhile: what has waited is told, and that is all of a turn there is.
+        if not more and self.rests and self.journal.idle:
+            self._lone.release(self._commits.done)
+        elif not self._scheduled:
             self._run_turn()
 
     def relieved(self) -> None:

@@ -16,6 +16,7 @@ from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
 from broker.core.ids import slot_of
 from broker.core.message import DURABLE, Blob
 from broker.engine.engine import Engine
+from broker.journal.log import store
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of
@@ -254,3 +255,43 @@ def test_a_refusal_is_told_at_once():
     effects = owner.at_once(message(seq=4))
     assert effects is None or [type(effect) for effect in effects] == [Refused]
     assert not [effect for effect in owner.ask(Disconnect(slot_of("q"), 9)) if type(effect) is ConsumerClosed]
+
+
+def test_a_commit_that_nothing_has_gathered_behind_is_told_without_a_turn_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    """And with one where something has: the next commit has to be sealed, and what came carried out."""
+    owner = Owner()
+    owner.ask(consumer(1))
+    owner.rest()
+    turns: list[int] = []
+    step = owner.shard._step
+    monkeypatch.setattr(owner.shard, "_step", lambda: (turns.append(1), step()))
+    assert [type(effect) for effect in owner.ask(message(seq=4, durable=True))] == [Done, Deliver]
+    assert len(turns) == 1, "that which has written it"
+    turns.clear()
+    owner.effects = []
+    owner.shard.submit([message(seq=5, durable=True)])
+    owner.machine.turn()
+    owner.shard.submit([message(seq=6, durable=True)])
+    owner.machine.turn()
+    assert [effect.seq for effect in owner.rest() if type(effect) is Done] == [5, 6] and len(turns) == 3
+
+
+def test_the_free_space_is_not_asked_for_with_each_commit(monkeypatch: pytest.MonkeyPatch):
+    owner = Owner()
+    owner.ask(message(durable=True))
+    asked: list[str] = []
+    disk = owner.machine.disk
+    free = disk.free_bytes
+    monkeypatch.setattr(disk, "free_bytes", lambda path: (asked.append(path), free(path))[1])
+    for _ in range(50):
+        owner.ask(message(durable=True))
+    assert not asked
+    monkeypatch.setattr(store, "LOOK_BYTES", 3000)
+    for _ in range(50):
+        owner.ask(message(b"\n" + b"x" * 100 + b"\0", durable=True))
+    assert 2 <= len(asked) <= 10, "of what was written"
+    owner.shard.journal._store.low_space = True
+    before = len(asked)
+    owner.ask(Grant(slot_of("q"), 1, 1), message(durable=True))
+    owner.shard.journal.look_at_space()
+    assert len(asked) > before and not owner.shard.journal.full
