@@ -8,6 +8,10 @@ those that come later.
 Owners tell nobody what queues there are, so they are asked, by one edge once for all of its connections, as long as
 there is such a subscription. Whoever consumes a queue by its own name is not different for them.
 
+Its window is one over all parts, but which queue has something nobody knows before it comes. So each part may deliver,
+and what is too much waits here; where it has waited for REST_S, and the client has nothing of that queue, the part
+rests: it ends, what it had is everybody's again, and it is asked for anew when the client may have more.
+
 Rule: a part is made of the standing one, and is like it but for address, slot and number. PIECE of them are made in a
 step, and nobody is asked again before all that was found has been gone through. Must not know owners.
 """
@@ -17,17 +21,19 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Final, Protocol
 
 from broker.core.address import Routing
-from broker.core.commands import Command, Publish, Settle, Subscribe
+from broker.core.commands import Command, Publish, Settle, Subscribe, Unsubscribe
 from broker.core.errors import Code, RefusedError
 from broker.seams.clock import Clock
 
 from ..quotas.quotas import Resource
 from ..session.receipts import ASIDE
 from ..session.session import Session
-from ..subscriptions.split_subscription import SplitSubscription
+from ..subscriptions.split_subscription import SharedOrder, SplitSubscription
 from ..subscriptions.subscription import SlotSubscription
 from ..transport.timers import Handle, TimerWheel
 
@@ -41,6 +47,8 @@ MOST: Final = 1000
 """Queues of one wildcard."""
 REMEMBERED: Final = 10_000
 """Parts of all connections whose queues are gone."""
+REST_S: Final = 1.0
+"""What waits for so long for its client to acknowledge others goes back to its queue."""
 AGAIN_S: Final = 10.0
 """A part that its owner has refused (max_consumers, for one) is asked for again after so long."""
 PIECE: Final = 50
@@ -71,9 +79,10 @@ class Watching(Protocol):
 class QueueWildcard(SplitSubscription):
     """The parts of one of them.
 
-    pattern   what it is of.    refused   queue → when its part may be asked for again."""
+    pattern   what it is of.    refused   queue → when its part may be asked for again.    resting   queues whose parts
+    rest.    order   keeps count over all parts; None: nothing is counted."""
 
-    __slots__ = ("key", "names", "pattern", "refused", "session", "standing")
+    __slots__ = ("key", "names", "order", "pattern", "refused", "resting", "session", "standing", "timed")
 
     def __init__(self, session: Session, key: str, pattern: str, standing: SlotSubscription) -> None:
         super().__init__()
@@ -83,7 +92,15 @@ class QueueWildcard(SplitSubscription):
         self.standing = standing
         self.names: set[str] = set()
         self.refused: dict[str, float] = {}
+        self.resting: dict[str, None] = {}
+        self.timed = False
+        """It will be looked what waits."""
+        self.order = standing.order if isinstance(standing.order, SharedOrder) else None
         self.join(standing)
+
+    def over(self) -> None:
+        """It has ended: no rings of objects."""
+        self.order = None
 
     @property
     def live(self) -> bool:
@@ -125,6 +142,8 @@ class QueueWildcards:
         """It has its standing part."""
         assert isinstance(fan, QueueWildcard)
         self._all.append(fan)
+        if fan.order is not None:
+            fan.order.heard_by(partial(self._waits, fan), partial(self._wake, fan))
         self._fresh = True
         self._plan()
 
@@ -143,6 +162,43 @@ class QueueWildcards:
         if order is not None:
             order.lost(sub)
         return True
+
+    def _waits(self, fan: QueueWildcard) -> None:
+        if not fan.timed:
+            fan.timed = True
+            self._edge.beats.deadline(self._edge.clock.monotonic() + REST_S, partial(self._rest, fan))
+
+    def _rest(self, fan: QueueWildcard) -> None:
+        """Parts whose messages wait while the client has others: PIECE of them end, the rest in the next turns."""
+        fan.timed = False
+        order = fan.order
+        if order is None or not fan.live or fan.session.leaving or order.free > 0:
+            return
+        edge = fan.session.edge
+        some = [part for part in order.unshown() if part is not fan.standing and _may_rest(fan, part)]
+        parts = some[:PIECE]
+        order.drop(frozenset(parts))
+        for part in parts:
+            fan.parts.remove(part)
+            fan.names.discard(part.address)
+            fan.resting[part.address] = None
+            fan.session.remove_part(part)
+        edge.port.submit([Unsubscribe(part.slot, fan.session.id, 0, part.consumer, part.address) for part in parts])
+        if len(some) > PIECE:
+            fan.timed = True
+            self._edge.beats.soon(partial(self._rest, fan))
+        elif order.waiting:
+            self._waits(fan)
+
+    def _wake(self, fan: QueueWildcard) -> None:
+        """The client may have more: as many parts as messages, in turn. All others at the next look, if nothing came of
+        those."""
+        if fan.resting and fan.order is not None:
+            names = list(islice(fan.resting, min(fan.order.free, PIECE)))
+            for name in names:
+                del fan.resting[name]
+            self._found.append((fan, iter(names)))
+            self._edge.beats.soon(self._piece)
 
     def ended(self, session: int, handle: bytes) -> bool:
         """Was it that of a queue which is gone: an ACK of what came of it is late, and no mistake."""
@@ -185,7 +241,12 @@ class QueueWildcards:
         if self._asked or self._found or self._find is None:
             return
         self._fresh = False
-        self._all = [fan for fan in self._all if fan.live]
+        alive, self._all = self._all, []
+        for fan in alive:
+            if fan.live:
+                self._all.append(fan)
+            else:
+                fan.over()
         if self._all:
             self._asked = self._edge.clock.monotonic()
             self._find(sorted({fan.pattern for fan in self._all}), MOST + 1, self._seen)
@@ -225,8 +286,16 @@ class QueueWildcards:
         """May he consume it. Asked at each look: what he may not he is not told of, and when he may, he is."""
         if fan.refused.get(address, 0.0) > self._edge.clock.monotonic():
             return False
+        if address in fan.resting and fan.order is not None and fan.order.free <= 0:
+            return False
         rights = fan.session.rights
         return rights is None or "consume" in rights.at(address, address)
+
+
+def _may_rest(fan: QueueWildcard, part: SlotSubscription) -> bool:
+    """Not where the queue would be emptied when its last consumer goes, nor where it has several parts."""
+    edge = fan.session.edge
+    return not edge.match(part.address).purge_on_no_consumers and len(edge.routes.slots(part.address)) == 1
 
 
 def _join(fan: QueueWildcard, address: str) -> None:
@@ -239,6 +308,7 @@ def _join(fan: QueueWildcard, address: str) -> None:
         session.fail(Code.SUBSCRIPTION_LIMIT, f"'{told}' stands for more than {MOST} queues: name fewer of them")
         return
     fan.names.add(address)
+    fan.resting.pop(address, None)
     commands: list[Command] = []
     slots = edge.routes.slots(address)
     if session.usage is not None:

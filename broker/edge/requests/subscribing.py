@@ -38,7 +38,7 @@ from ..session.session import Session
 from ..subscriptions import consumer_rate, map_forms
 from ..subscriptions.consumer_rate import Tempo
 from ..subscriptions.map_forms import MapForms
-from ..subscriptions.split_subscription import SplitSubscription, order_for, share
+from ..subscriptions.split_subscription import SharedOrder, SplitSubscription, order_for, share
 from ..subscriptions.stream_offsets import StreamOffsets
 from ..subscriptions.subscription import HostedSubscription, ShownSubscription, SlotSubscription
 from ..subscriptions.wildcard_subscription import STANDING, WildcardSubscription, block
@@ -300,7 +300,7 @@ def _attach_to_queues(session: Session, frame: Frame, wish: SubscribeRequest) ->
     """The part of a wildcard of queues that stands for all."""
     room = share(wish.room, BUSY_PARTS)
     sub = _part(session, frame, wish, wish.slots[0], room)
-    if (order := order_for(session, wish.ack, wish.messages, wish.messages * MOST)) is not None:
+    if (order := order_for(session, wish.ack, wish.messages, wish.messages * MOST, SharedOrder)) is not None:
         sub.counted(order, False)
     if wish.rate > 0:
         Tempo(wish.rate, sub.sink, session.edge.clock.monotonic()).join(sub)

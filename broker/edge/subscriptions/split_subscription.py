@@ -12,7 +12,7 @@ Rule: nothing here is used for a subscription with one part. Must not know slots
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from broker.core.address import AckMode
 from broker.core.commands import UNLIMITED
@@ -160,7 +160,50 @@ class Order:
         self._session.edge.submit_grants()
 
 
-def order_for(session: Subscriber, ack: AckMode, window: int, together: int) -> Order | None:
+class SharedOrder(Order):
+    """The same where others may wait for what waits here: queues that everybody consumes.
+
+    waits, eased   called when something begins to wait, and when more may be shown."""
+
+    __slots__ = ("eased", "waits")
+
+    def __init__(self, session: Subscriber, limit: int, cumulative: bool) -> None:
+        super().__init__(session, limit, cumulative)
+        self.waits: Callable[[], None] = _nothing
+        self.eased: Callable[[], None] = _nothing
+
+    def heard_by(self, waits: Callable[[], None], eased: Callable[[], None]) -> None:
+        """Who hears of it."""
+        self.waits, self.eased = waits, eased
+
+    def deliver(self, sub: SlotSubscription, effect: Deliver) -> None:
+        super().deliver(sub, effect)
+        if self._waiting:
+            self.waits()
+
+    def flow(self) -> None:
+        super().flow()
+        if self.free > 0:
+            self.eased()
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def unshown(self) -> list[SlotSubscription]:
+        """Parts of which something waits and the client has nothing."""
+        has = {part for part, _ in self._shown} | {part for part, held in self._held.items() if held > 0}
+        return [part for part in dict.fromkeys(part for part, _ in self._waiting) if part not in has]
+
+    def drop(self, parts: Collection[SlotSubscription]) -> None:
+        """What waits of these is shown to nobody here."""
+        self._waiting = deque([each for each in self._waiting if each[0] not in parts])
+
+
+def _nothing() -> None: ...
+
+
+def order_for(session: Subscriber, ack: AckMode, window: int, together: int, kind: type[Order] = Order) -> Order | None:
     """The Order a subscription with several parts needs, if any. `window`: messages it may hold unacknowledged;
     `together`: how many its parts' own windows allow."""
     if ack is AckMode.AUTO:
@@ -168,7 +211,7 @@ def order_for(session: Subscriber, ack: AckMode, window: int, together: int) -> 
     scarce = window < UNLIMITED and window < together
     if not scarce and ack is not AckMode.CLIENT:
         return None
-    return Order(session, window if scarce else UNLIMITED, ack is AckMode.CLIENT)
+    return kind(session, window if scarce else UNLIMITED, ack is AckMode.CLIENT)
 
 
 def share(total: int, parts: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.config.settings import EngineSettings
 from broker.core.address import TEMPORARY, Routing
 from broker.core.commands import Hold, Subscribe, Transact, Unsubscribe
 from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
@@ -285,3 +286,48 @@ async def test_what_was_held_of_a_queue_that_is_gone_takes_no_place_and_its_ack_
     late = shown.split(b"\nack:")[1].split(b"\n")[0]
     session.receive(b"ACK\nid:" + late + b"\nreceipt:late\n\n\0")
     assert b"receipt-id:late" in wire.take() and not session.leaving
+
+
+@pytest.mark.parametrize("ack", ["client", "client-individual"])
+async def test_what_waits_for_long_is_everybodys_again_until_there_is_room(
+    often: None, monkeypatch: pytest.MonkeyPatch, ack: str
+) -> None:
+    """A window of one took a message of each queue, for as long as its client held the first one."""
+    monkeypatch.setattr(queue_wildcards, "REST_S", 0.02)
+    bench, known = Bench(dialect="activemq"), Known("a.x", "a.y")
+    bench.edge.queue_wildcards.found_by(known.find)
+    session, wire = bench.session()
+    session.receive(f"SUBSCRIBE\nid:1\ndestination:/queue/a.>\nack:{ack}\nactivemq.prefetchSize:1\n\n\0".encode())
+    known.answer()
+    one, other = parts(bench)
+    wire.take()
+    for part, id, body in ((one, 1, b"one\0"), (other, 2, b"two\0")):
+        bench.edge.on_effects([Deliver(part.consumer, Run([id], b"\n", [body], 9), 9)])
+    shown = wire.take()
+    assert b"one" in shown and b"two" not in shown
+    await turns(lambda: any(isinstance(each, Unsubscribe) for each in bench.port.commands))
+    assert [each.consumer for each in bench.port.commands if isinstance(each, Unsubscribe)] == [other.consumer]
+    assert other.consumer not in bench.edge.consumers and one.consumer in bench.edge.consumers
+    await turns(lambda: known.waiting)
+    known.answer()
+    assert len(parts(bench)) == 2, "it rests as long as there is no room"
+    session.receive(b"ACK\nid:" + shown.split(b"\nack:")[1].split(b"\n")[0] + b"\n\n\0")
+    await turns(lambda: len(parts(bench)) == 3)
+    again = parts(bench)[2]
+    assert again.address == "a.y" and not again.create
+    bench.edge.on_effects([Deliver(again.consumer, Run([2], b"\n", [b"two\0"], 9), 9)])
+    assert b"two" in wire.take()
+
+
+async def test_a_queue_that_would_be_emptied_keeps_its_consumer(often: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_wildcards, "REST_S", 0.01)
+    settings = EngineSettings(addresses={"a.y": {"purge_on_no_consumers": True}})
+    bench, known = Bench(dialect="activemq", engine=settings), Known("a.x", "a.y")
+    bench.edge.queue_wildcards.found_by(known.find)
+    session, _ = bench.session()
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/a.>\nack:client\nactivemq.prefetchSize:1\n\n\0")
+    known.answer()
+    for id, part in enumerate(parts(bench), 1):
+        bench.edge.on_effects([Deliver(part.consumer, Run([id], b"\n", [b"x\0"], 9), 9)])
+    await asyncio.sleep(0.1)
+    assert not any(isinstance(each, Unsubscribe) for each in bench.port.commands)
