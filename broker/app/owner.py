@@ -249,7 +249,7 @@ class OwnerProcess(ClusterProcess):
             settings, self._commands(), self.clock, loop.call_soon, self._later, new_body, open_body,
             HeldBodies(self.shard.engines, self.journal, page_in).find, published,
         )  # fmt: skip
-        self.server.answers.open(Views(self.shard, self.clock, number_at_edge, self.server.edge_of).answer)
+        self.server.answers.open(self._views().answer)
         self.shard.listen(_Listener(self.server, self._on_stopped))
         self.port = ClusterPort(
             settings, self.dialer, self.clock, loop.call_soon, self._later, f"{self.id}/tx", self.boot, number(63),
@@ -292,6 +292,10 @@ class OwnerProcess(ClusterProcess):
             )
         )
         self.table.listen(self._on_slot)
+
+    def _views(self) -> Views:
+        """What operators are told of the slots led here."""
+        return Views(self.shard, self.clock, number_at_edge, self.server.edge_of, self._later)
 
     def _commands(self) -> Callable[[list[Command]], bool]:
         """Who takes what edges ask for."""

@@ -221,7 +221,8 @@ class Standalone:
             "standalone", "standalone", lambda: self.settings, self.readiness, lambda: self.auth.has_users,
             self.memory, self.live,
         )  # fmt: skip
-        views = LocalOwners(Views(self.shard, self.clock, number_at_edge if self._several else int).answer)
+        number = number_at_edge if self._several else int
+        views = LocalOwners(Views(self.shard, self.clock, number, later=self.loop.call_later).answer)
         offered = api(
             node,
             self.admin,

@@ -58,7 +58,7 @@ class Engine:
 
     number    which slot this is.    pending   what waits for commits, the latest last."""
 
-    __slots__ = ("_accepted", "_handlers", "_restore", "_slot", "number", "pending", "release")
+    __slots__ = ("_accepted", "_handlers", "_restore", "_slot", "changes", "number", "pending", "release")
 
     def __init__(
         self,
@@ -79,6 +79,8 @@ class Engine:
         """release(number, turn): every record of turns <= number is durable."""
         self._accepted = 0
         """Messages, when it was dispatched last."""
+        self.changes = 0
+        """Grows whenever something here may be other than before; but for what release() lets out of `pending`."""
         self._handlers: dict[type, Callable[[Any, Turn], None]] = {
             Publish: partial(numbered.accept, self._slot),
             Settle: partial(settle.settle, self._slot),
@@ -100,6 +102,7 @@ class Engine:
 
     def handle(self, command: Command, turn: Turn) -> None:
         """Carries out any command but Transact; a refusal becomes a Refused effect."""
+        self.changes += 1
         try:
             self._handlers[type(command)](command, turn)
         except RefusedError as refused:
@@ -117,6 +120,8 @@ class Engine:
             yield from prepared.in_pieces(self._slot, command, turn)
         except RefusedError as refused:
             turn.effects.append(Refused(command.session, command.seq, refused.code, refused.detail))
+        finally:
+            self.changes += 1
 
     def check(self, part: Publish | Settle, asked: limits.Asked) -> None:
         """Raises RefusedError if handle() would refuse it as a part of a transaction. asked: one for all its parts."""
@@ -284,17 +289,20 @@ class Engine:
 
     def moved(self, move: Move, turn: Turn) -> None:
         """The owner has published the run of `move` (or nobody takes it): the source is settled."""
+        self.changes += 1
         redelivery.moved(self._slot, move, turn)
         recurring.moved(self._slot, move, turn)
 
     def fetched(self, queue: int, runs: list[Run], turn: Turn) -> None:
         """The answer to a Fetch."""
+        self.changes += 1
         page_in.fetched(self._slot, queue, runs, turn)
 
     def flush(self, turn: Turn) -> bool:
         """Dispatches every queue this turn has touched, and goes on with those that had too much for the last one.
         True: it has left something that could go out, and wants a turn soon."""
         slot, counters = self._slot, self._slot.counters
+        self.changes += 1
         # What was accepted and waits for the log was counted off (`entered` < 0), and is counted on when it enters:
         # each message counts in the turn in which it can go out.
         slot.fresh = max(slot.entered + counters.accepted - self._accepted, 0)
@@ -317,6 +325,7 @@ class Engine:
 
     def tick(self, turn: Turn) -> None:
         """Delayed redelivery, expiry, auto-delete. Touched queues are dispatched by the flush that follows."""
+        self.changes += 1
         tick.tick(self._slot, turn)
 
     def configure(self, settings: EngineSettings) -> None:
@@ -326,6 +335,7 @@ class Engine:
 
     def configuring(self, settings: EngineSettings, most: int) -> Iterator[None]:
         """The same, so many queues at a time; nothing may happen in the slot in between."""
+        self.changes += 1
         self._slot.configure(settings)
         yield from declare.configuring(self._slot, most)
         yield from limits.recounting(self._slot, most)
@@ -337,6 +347,7 @@ class Engine:
 
     def reshape(self, change: declare.Reshaping, turn: Turn, most: int) -> int:
         """A piece of that, declare() included; what is left of `most`, 0: there may be more to do."""
+        self.changes += 1
         return change.go_on(self._slot, turn, most)
 
     def declare(self, turn: Turn) -> None:
@@ -390,15 +401,18 @@ class Engine:
 
     def put_away(self, queue: Queue, most: int, turn: Turn, spill: bool, again: bool) -> int:
         """Puts the youngest of what the queue has in memory out of it (page_out.py)."""
+        self.changes += 1
         return page_out.put_away(self._slot, queue, most, turn, spill, again)
 
     def discard(self) -> None:
         """It is not used any more: its queues do not count."""
+        self.changes += 1
         for queue in list(self._slot.queues.values()):
             addresses.unbind(self._slot, queue)
 
     def restore_ending(self, clean: bool, turn: Turn) -> Iterator[None]:
         """Then this, once, in steps of some milliseconds. Not clean: what may have been delivered is REDELIVERED."""
+        self.changes += 1
         yield from self._restoring().end(clean, turn)
         self._restore = None
 

@@ -8,13 +8,16 @@ with the question.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from broker.core.address import Routing
 from broker.core.pages import PIECE, ROWS, Ask, Page, PageKey, choose
 from broker.engine.address.address_settings import first_said
 from broker.engine.address.named_by import NamedBy
 from broker.engine.consumers.consumer import Consumer
+from broker.engine.engine import Engine
 from broker.engine.queue.queue import Queue
 from broker.engine.routing.dead_letter_queues import expiry_queue
 from broker.engine.state import portrait
@@ -23,10 +26,14 @@ from broker.engine.state.slot import Slot
 from broker.engine.state.slot_address import Address
 from broker.engine.state.tx_parts import Prepared
 from broker.engine.state.why import why
-from broker.seams.clock import Clock
+from broker.seams.clock import Clock, Later
+
+from .known_slots import KnownSlots
 
 if TYPE_CHECKING:
     from .shard import Shard
+
+T = TypeVar("T")
 
 QUEUES = 500
 """Looked at in one step: they cost half a microsecond each, or two where it is asked which ones may be seen."""
@@ -69,36 +76,58 @@ SORTS: dict[str, tuple[str, ...]] = {
 
 class Views:
     """Of the slots that are led here. number: what people are told of the number of a session.    edge_of: the edge of
-    that session, where there are several."""
+    that session, where there are several.    later   what was found out is forgotten by it; None: at once."""
 
     def __init__(
-        self, shard: Shard, clock: Clock, number: Callable[[int], int] = int, edge_of: Callable[[int], str] = _no_edge
+        self,
+        shard: Shard,
+        clock: Clock,
+        number: Callable[[int], int] = int,
+        edge_of: Callable[[int], str] = _no_edge,
+        later: Later | None = None,
     ) -> None:
         self._number = number
         self._edge_of = edge_of
         self._shard = shard
         self._clock = clock
+        self._known = KnownSlots(lambda: self._clock.monotonic(), later)
 
     def answer(self, question: Question) -> Work:
         """Yields between steps; returns the answer. Raises KeyError for a kind or a sort it does not know."""
         return _KINDS[question["kind"]](self, question)
 
+    def _led(self) -> list[Engine]:
+        return list(self._shard.engines.values())
+
     def _slots(self) -> Iterator[Slot]:
-        for engine in list(self._shard.engines.values()):
+        for engine in self._led():
             yield engine.shown
 
-    def _queues(self) -> Iterator[list[tuple[Slot, Queue]]]:
-        """All that an address leads to."""
-        for piece in self._entries(lambda slot: slot.queues.values(), QUEUES):
-            yield [entry for entry in piece if not entry[1].hidden]
+    def _chosen(
+        self,
+        question: Question,
+        of: Callable[[Slot], Iterator[list[tuple[Slot, T]]]],
+        value: Callable[[tuple[Slot, T]], Any],
+        name: Callable[[tuple[Slot, T]], tuple[Any, ...]],
+        keep: Callable[[tuple[Slot, T]], bool] | None,
+    ) -> Generator[None, None, Page[tuple[Slot, T]]]:
+        """A page of a long list: the best of each slot, and of these the best."""
+        ask = _ask(question)
+
+        def best(slot: Slot) -> Generator[None, None, Page[tuple[Slot, T]]]:
+            return choose(of(slot), ask, value, name, keep)
+
+        pages = yield from self._known.look(msgspec.json.encode(question), self._led(), best)
+        few = max(QUEUES // ask.limit, 1)
+        pieces = ([e for page in pages[at : at + few] for e in page.entries] for at in range(0, len(pages), few))
+        page = yield from choose(pieces, ask, lambda entry: entry[0].value, lambda entry: entry[0].name)
+        total, more = sum([each.total for each in pages]), page.more or any([each.more for each in pages])
+        return Page([entry for _, entry in page.entries], total, more)
 
     def _entries(self, of: Callable[[Slot], Iterable[Any]], most: int = PIECE) -> Iterator[list[tuple[Slot, Any]]]:
         """(slot, entry) for all entries, so many at a time."""
         for slot in self._slots():
-            # A copy of references: queues come and go between the steps of an answer.
-            everything = list(of(slot))
-            for at in range(0, len(everything), most):
-                yield [(slot, entry) for entry in everything[at : at + most]]
+            yield from _pieces(slot, list(of(slot)), most)
 
     # ── lists ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -129,9 +158,9 @@ class Views:
         row: Callable[[Slot, Queue], dict[str, Any]],
     ) -> Work:
         value = portrait.QUEUE_VALUES[question["sort"]]
-        page = yield from choose(
-            self._queues(),
-            _ask(question),
+        page = yield from self._chosen(
+            question,
+            _queues_of,
             lambda entry: value(entry[1]),
             lambda entry: (entry[1].name, entry[1].address, entry[0].number),
             keep,
@@ -148,9 +177,9 @@ class Views:
             address = entry[1]
             return part in address.name and (allowed is None or allowed(address.name))
 
-        page = yield from choose(
-            self._entries(lambda slot: slot.addresses.values()),
-            _ask(question),
+        page = yield from self._chosen(
+            question,
+            lambda slot: _pieces(slot, list(slot.addresses.values()), PIECE),
             lambda entry: value(entry[1]),
             lambda entry: (entry[1].name, entry[0].number),
             keep if part or allowed is not None else None,
@@ -220,23 +249,9 @@ class Views:
             sums["consumers"] += len(slot.consumers)
             for name in slot.counters.__slots__:
                 done[name] = done.get(name, 0) + getattr(slot.counters, name)
-        waiting = delivering = scheduled = paused = nbytes = 0
-        for piece in self._queues():
-            sums["queues"] += len(piece)
-            for _slot, queue in piece:
-                pages = queue.pages
-                # portrait.waiting() and scheduled() in line, as in messages().
-                waiting += queue.count + queue.far + pages.count + queue.gate.entries
-                delivering += queue.delivering
-                scheduled += queue.delayed.count
-                if queue.agenda is not None:
-                    scheduled += queue.agenda.count
-                paused += queue.paused
-                nbytes += queue.nbytes + pages.nbytes
-            yield
-        sums |= {
-            "waiting": waiting, "delivering": delivering, "scheduled": scheduled, "paused": paused, "bytes": nbytes,
-        }  # fmt: skip
+        for found in (yield from self._known.look(b"totals", self._led(), _sums)):
+            for name, count in found.items():
+                sums[name] += count
         sums["messages"] = sums["waiting"] + sums["delivering"] + sums["scheduled"]
         journal = self._shard.journal
         disk = {"bytes": journal.disk_bytes(), "free": journal.free_bytes, "space": journal.space.name.lower()}
@@ -247,6 +262,43 @@ def busy_addresses(shard: Shard) -> Iterator[dict[str, Any] | None]:
     """Of the addresses that the settings name, in the slots led here, bit by bit (engine/state/depth.py)."""
     for engine in list(shard.engines.values()):
         yield from busy(engine.shown, shard.settings.engine.addresses)
+
+
+def _queues_of(slot: Slot) -> Iterator[list[tuple[Slot, Queue]]]:
+    """All that an address leads to."""
+    for piece in _pieces(slot, list(slot.queues.values()), QUEUES):
+        yield [entry for entry in piece if not entry[1].hidden]
+
+
+def _pieces(slot: Slot, entries: list[T], most: int) -> Iterator[list[tuple[Slot, T]]]:
+    """entries: a copy of references, as queues come and go between the steps of an answer."""
+    for at in range(0, len(entries), most):
+        yield [(slot, entry) for entry in entries[at : at + most]]
+
+
+def _sums(slot: Slot) -> Generator[None, None, dict[str, int]]:
+    """Of the queues of a slot."""
+    queues = list(slot.queues.values())
+    seen = waiting = delivering = scheduled = paused = nbytes = 0
+    for at in range(0, len(queues), QUEUES):
+        for queue in queues[at : at + QUEUES]:
+            if queue.hidden:
+                continue
+            seen += 1
+            pages = queue.pages
+            # portrait.waiting() and scheduled() in line, as in messages().
+            waiting += queue.count + queue.far + pages.count + queue.gate.entries
+            delivering += queue.delivering
+            scheduled += queue.delayed.count
+            if queue.agenda is not None:
+                scheduled += queue.agenda.count
+            paused += queue.paused
+            nbytes += queue.nbytes + pages.nbytes
+        yield
+    return {
+        "queues": seen, "waiting": waiting, "delivering": delivering, "scheduled": scheduled, "paused": paused,
+        "bytes": nbytes,
+    }  # fmt: skip
 
 
 def _name_row(_: Slot, queue: Queue) -> dict[str, Any]:

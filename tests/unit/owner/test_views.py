@@ -26,7 +26,7 @@ def views() -> Views:
     slot = world.engine._slot
     slot.addresses["orders.b"].queues["orders.b"].paused = True
     journal = SimpleNamespace(disk_bytes=lambda: 77, free_bytes=99, space=SimpleNamespace(name="ENOUGH"))
-    shard = SimpleNamespace(engines={7: SimpleNamespace(shown=slot)}, journal=journal)
+    shard = SimpleNamespace(engines={7: world.engine}, journal=journal)
     return Views(shard, SimpleNamespace(wall_ms=lambda: 1_000_000))
 
 
@@ -129,7 +129,7 @@ def test_a_commit_that_is_not_carried_out_yet():
         Settle(7, 1, 0, 1, [*world.engine._slot.consumers[1].ledger]),
     ]
     world.do(Prepare(7, 50, 1, "t1", 3, parts))
-    shard = SimpleNamespace(engines={7: SimpleNamespace(shown=world.engine._slot)})
+    shard = SimpleNamespace(engines={7: world.engine})
     views = Views(shard, SimpleNamespace(wall_ms=lambda: 1_000_000))
     (row,) = asked(views, "transactions")["rows"]
     assert (row["tx"], row["slot"], row["coordinator"], row["addresses"]) == ("t1", 7, 3, ["z"])

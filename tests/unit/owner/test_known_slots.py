@@ -1,0 +1,148 @@
+"""What is kept of slots at rest is what is so: whatever happens, an answer with it is the answer without."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.core.address import Outcome
+from broker.core.commands import Act, Disconnect, Manage, Settle
+from broker.owner.shard import known_slots
+from broker.owner.shard.known_slots import FORGET_S, KnownSlots
+from broker.owner.shard.views import Views
+from tests.unit.engine.world import INDIVIDUAL, World, bodies
+
+JOURNAL = SimpleNamespace(disk_bytes=lambda: 7, free_bytes=9, space=SimpleNamespace(name="ENOUGH"))
+QUESTIONS: tuple[dict[str, Any], ...] = (
+    {"kind": "totals"},
+    {"kind": "queues", "limit": 3, "sort": "messages", "descending": True},
+    {"kind": "queues", "limit": 2, "sort": "name", "descending": False, "filled": True},
+    {"kind": "queues", "limit": 9, "sort": "delivering", "descending": True, "paused": False},
+    {"kind": "addresses", "limit": 2, "sort": "name", "descending": False},
+)
+
+
+def answer(views: Views, question: dict[str, Any]) -> Any:
+    work = views.answer(question)
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
+
+
+def act(world: World, chance: random.Random) -> None:
+    name = f"q{chance.randrange(6)}"
+    match chance.randrange(7):
+        case 0 | 1:
+            world.publish(name, *bodies(chance.randrange(1, 4)), durable=chance.random() < 0.5)
+        case 2:
+            world.attach(chance.randrange(1, 1000), ack=INDIVIDUAL, address=name, credit_messages=2)
+        case 3 if world.engine._slot.consumers:
+            consumer = chance.choice([*world.engine._slot.consumers.values()])
+            held = [*(consumer.ledger or ())]
+            if held:
+                outcome = chance.choice((Outcome.ACK, Outcome.NACK))
+                world.do(Settle(7, consumer.session, 0, consumer.id, held[:1], outcome))
+        case 4 if world.engine._slot.sessions:
+            world.do(Disconnect(7, chance.choice([*world.engine._slot.sessions])))
+        case 5:
+            found = [queue for queue in world.engine._slot.queues.values() if not queue.hidden]
+            if found:
+                queue, what = chance.choice(found), chance.choice((Act.PAUSE, Act.RESUME, Act.PURGE, Act.DELETE))
+                world.do(Manage(7, 5, 0, what, queue.address, queue.name, force=True))
+        case _:
+            world.settle_down()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_answer_is_the_same_with_and_without(seed):
+    chance, world = random.Random(seed), World()
+    quiet = World()
+    quiet.publish("still", *bodies(2))
+    quiet.settle_down()
+
+    def shard() -> Any:
+        return SimpleNamespace(
+            engines={7: world.engine, 8: quiet.engine},
+            journal=JOURNAL,
+        )
+
+    quiet.engine.number = quiet.engine._slot.number = 8
+    clock = SimpleNamespace(wall_ms=lambda: 1_000_000, monotonic=lambda: 0.0)
+    kept = Views(shard(), clock, later=lambda seconds, then: None)
+    for _ in range(120):
+        act(world, chance)
+        for question in QUESTIONS:
+            assert answer(kept, question) == answer(Views(shard(), clock), question)
+
+
+def led(number: int) -> Any:
+    return SimpleNamespace(number=number, changes=0, pending=[], shown=SimpleNamespace(number=number))
+
+
+class Looks:
+    """Slots, and how often each was looked at."""
+
+    def __init__(self, count: int) -> None:
+        self.slots: list[Any] = [led(n) for n in range(count)]
+        self.seen: list[int] = []
+        self.timers: list[Any] = []
+        self.now = 0.0
+        self.known = KnownSlots(lambda: self.now, lambda seconds, then: self.timers.append(then))
+
+    def work(self, slot: Any) -> Any:
+        self.seen.append(slot.number)
+        yield
+        return slot.number
+
+    def ask(self, question: bytes = b"q", between: Any = None) -> list[int]:
+        self.seen.clear()
+        work = self.known.look(question, iter(self.slots), self.work)
+        while True:
+            try:
+                next(work)
+                if between is not None:
+                    between()
+            except StopIteration as end:
+                return end.value
+
+
+def test_only_what_has_changed_is_looked_at_again():
+    looks = Looks(5)
+    assert looks.ask() == [0, 1, 2, 3, 4] == looks.seen
+    looks.slots[3].changes += 1
+    assert looks.ask() == [0, 1, 2, 3, 4] and looks.seen == [3]
+    looks.slots[2].pending.append("waits for its commit")
+    assert looks.ask() and looks.seen == [2]
+    looks.slots[1] = led(1)
+    assert looks.ask() and looks.seen == [1], "led anew: another slot of the same number"
+    looks.slots.pop()
+    assert looks.ask() == [0, 1, 2, 3] and looks.seen == []
+    assert looks.ask(b"other") and looks.seen == [0, 1, 2, 3]
+
+
+def test_what_happens_while_it_is_looked_at_makes_it_old():
+    looks = Looks(2)
+
+    def happens() -> None:
+        looks.slots[0].changes += 1
+
+    looks.ask(between=happens)
+    assert looks.ask() and looks.seen == [0]
+
+
+def test_nothing_is_held_for_longer_than_somebody_asks(monkeypatch):
+    looks = Looks(2)
+    looks.ask()
+    assert len(looks.timers) == 1
+    looks.now = FORGET_S
+    looks.timers.pop()()
+    assert not looks.known._known and not looks.timers
+    monkeypatch.setattr(known_slots, "QUESTIONS", 2)
+    for question in (b"a", b"b", b"c"):
+        looks.ask(question)
+    assert list(looks.known._known) == [b"b", b"c"] and len(looks.timers) == 1
