@@ -183,7 +183,7 @@ WORK: dict[str, Work] = {
 }  # fmt: skip
 
 
-def count(work: Work, folder: Path) -> Calls:
+def count(work: Work, folder: Path, dialect: str = "artemis") -> Calls:
     """Calls of a standalone broker for COUNTED messages. Raises what `work` has raised."""
     import uvloop
 
@@ -193,7 +193,7 @@ def count(work: Work, folder: Path) -> Calls:
         broker = Standalone(
             Settings(
                 data=str(folder),
-                edge=EdgeSettings(host="127.0.0.1", port=0, ws_port=-1),
+                edge=EdgeSettings(host="127.0.0.1", port=0, ws_port=-1, dialect=dialect),
                 journal=JournalSettings(min_free_bytes=0),
                 admin=AdminSettings(port=-1),
             )

@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.harness import Client, Frame, unescape
 from tests.harness.stomp import ClosedByBroker
 
-PATIENCE_S = 3.0
+PATIENCE_S = 10.0
 """For a frame that a script expects. A broker that never sends it costs this once."""
 QUIET_S = 0.4
 """For a frame that it does not expect."""

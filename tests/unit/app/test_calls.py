@@ -21,3 +21,15 @@ def test_a_message_takes_few_calls(work: str, tmp_path: Path) -> None:
         if calls.each(COUNTED) <= MOST[work]:
             return
     pytest.fail(calls.table(COUNTED))
+
+
+@pytest.mark.parametrize("dialect", ["rabbitmq", "activemq"])
+@pytest.mark.parametrize("work", ["unbatched", "persistent", "individual", "topic"])
+def test_a_dialect_costs_a_message_no_call(work: str, dialect: str, tmp_path: Path) -> None:
+    """What it says of a SEND or SUBSCRIBE is remembered with the route and the subscription (ADR 14)."""
+    pytest.importorskip("uvloop", reason="counted on uvloop, whose own calls are not Python's")
+    for attempt in range(3):
+        calls = count(WORK[work], tmp_path / str(attempt), dialect)
+        if calls.each(COUNTED) <= MOST[work]:
+            return
+    pytest.fail(calls.table(COUNTED))
