@@ -246,6 +246,32 @@ def test_owners_and_edges_have_certificates_of_their_own_with_their_role(render,
             assert [name for name in names if name.endswith(".stampede.internal")] == [f"{role}.stampede.internal"]
 
 
+def test_in_production_no_port_is_in_clear_text(render):
+    """Its address is public (a LoadBalancer)."""
+    production = HERE.parents[1] / "deploy" / "values-production.yaml"
+    spec = resources(render(production, True, *NO_CRDS).text)["acceptor.yaml"]["spec"]
+    assert spec["service"]["type"] == "LoadBalancer"
+    assert [one["name"] for one in spec["listeners"] if not one.get("tls")] == []
+    assert [one["name"] for one in spec["listeners"]] == ["stomp-tls"]
+    assert spec["settings"]["edge"]["clearText"] == "refuse"
+    urls = [env["value"] for each in documents(render(production, True, *NO_CRDS).text) if each["kind"] == "Pod"
+            for env in each["spec"]["containers"][0]["env"] if env["name"] == "STAMPEDE_URL"]  # fmt: skip
+    assert urls and all(url.startswith("stomp+ssl://") for url in urls)
+
+
+@pytest.mark.parametrize("name", ["shop-operator", "shop-etcd"])
+def test_metrics_are_for_scrapers_by_label(render, name):
+    more = ("--set", "networkPolicy.scrapers.namespaceLabels.team=watch")
+    for given, namespaces in (((), {}), (more, {"matchLabels": {"team": "watch"}})):
+        rendered = documents(render(HERE / "values" / "defaults.yaml", True, *NO_CRDS, *given).text)
+        (policy,) = [each for each in rendered if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == name]
+        for rule in policy["spec"]["ingress"]:
+            assert rule.get("from"), "it is open to everybody"
+        assert policy["spec"]["ingress"][-1]["from"] == [{
+            "namespaceSelector": namespaces, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}
+        }]  # fmt: skip
+
+
 def test_in_production_etcd_lets_nobody_in_without_a_user_and_each_role_has_its_own(render):
     production = HERE.parents[1] / "deploy" / "values-production.yaml"
     etcd = resources(render(production, True, *NO_CRDS).text)["broker.yaml"]["spec"]["etcd"]
@@ -294,7 +320,7 @@ def wordings(expected):
 def private(secret):
     """What only this Secret may hold, as it stands there and as it would stand in a text."""
     for name, value in (secret.get("data") or {}).items():
-        if not name.endswith(".crt"):
+        if name != "username" and not name.endswith(".crt"):
             lines = base64.b64decode(value).decode().splitlines()
             yield value
             yield lines[len(lines) // 2]  # of a key the middle: its first and last lines are everybody's

@@ -71,8 +71,8 @@ def test_the_admin_port_has_tls_where_a_secret_is_named(tmp_path):
     assert ports["admin-tls"] == 61681
     (service,) = [one for one in objects if one["kind"] == "Service" and one["metadata"]["name"].endswith("-admin")]
     assert {port["name"]: port["port"] for port in service["spec"]["ports"]} == {"admin": 61680, "admin-tls": 61681}
-    allowed = made("NetworkPolicy", objects)["spec"]["ingress"][0]["ports"]
-    assert 61681 in [port["port"] for port in allowed]
+    everybody, _ = made("NetworkPolicy", objects)["spec"]["ingress"]
+    assert 61681 in [port["port"] for port in everybody["ports"]] and "from" not in everybody
     without = edge_objects(listeners=[plain])
     assert settings_of(without, tmp_path).admin.tls_port == -1 and "admin-tls" not in str(without)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from broker_operator.spec import names
 from broker_operator.spec.model import AcceptorSpec, BrokerSpec
 from broker_operator.spec.names import ACCEPTOR, BROKER
@@ -43,6 +44,31 @@ def test_network_policies_can_be_turned_off():
         assert not [one for one in objects if one["kind"] == "NetworkPolicy"]
     policy = made("NetworkPolicy", edge_objects())["spec"]["ingress"]
     assert [port["port"] for rule in policy for port in rule["ports"]] == [61613, names.ADMIN_PORT]
+
+
+@pytest.mark.parametrize("objects", [broker_objects, edge_objects], ids=["owners", "edges"])
+def test_admin_ports_are_for_scrapers_by_label_and_for_our_own_pods(objects):
+    """They were open to every pod of every namespace."""
+
+    def allowed(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        (found,) = [rule for rule in rules if {"port": names.ADMIN_PORT, "protocol": "TCP"} in rule["ports"]]
+        assert len(found["ports"]) == 1
+        return found["from"]
+
+    broker, operator, scrapers = allowed(made("NetworkPolicy", objects())["spec"]["ingress"])
+    assert broker == {"podSelector": {"matchLabels": {"app.kubernetes.io/instance": "stomp"}}}
+    assert operator["podSelector"]["matchLabels"] == {
+        "app.kubernetes.io/name": "stampede", "app.kubernetes.io/component": "operator"
+    }  # fmt: skip
+    assert scrapers == {
+        "namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}
+    }  # fmt: skip
+    said = {"podLabels": {"app": "scraper"}, "namespaceLabels": {"team": "watch"}}
+    shared = {"scrapers": said}
+    other = objects(**shared) if objects is broker_objects else objects(shared)
+    assert allowed(made("NetworkPolicy", other)["spec"]["ingress"])[2] == {
+        "namespaceSelector": {"matchLabels": {"team": "watch"}}, "podSelector": {"matchLabels": {"app": "scraper"}}
+    }  # fmt: skip
 
 
 def test_readers_of_the_log_get_a_port_with_a_certificate_for_pods_of_the_broker_only(tmp_path):

@@ -192,15 +192,18 @@ imagePullSecrets:
 {{- /* With fewer than three owners there cannot be three copies. */ -}}
 {{- $owners := default 3 (default dict .Values.broker.spec.owners).replicas | int -}}
 {{- if lt $owners 3 }}{{ $_ := set $spec "replication" (dict "factor" $owners "minInSync" $owners) }}{{ end -}}
+{{- $_ := set $spec "scrapers" .Values.networkPolicy.scrapers -}}
 {{- mergeOverwrite $spec (deepCopy .Values.broker.spec) | toYaml -}}
 {{- end -}}
 
 {{- define "stampede.acceptorSpec" -}}
 {{- $listeners := list (dict "name" "stomp" "port" 61613) (dict "name" "stomp-ws" "port" 61614 "transport" "websocket") -}}
+{{- if .Values.tls.clients.only }}{{ $listeners = list }}{{ end -}}
 {{- with include "stampede.clientsSecret" . -}}
 {{- $listeners = append $listeners (dict "name" "stomp-tls" "port" 61612 "tls" (dict "secretName" .)) -}}
 {{- end -}}
 {{- $spec := dict "brokerRef" (dict "name" (include "stampede.broker" .)) "listeners" $listeners -}}
+{{- if .Values.tls.clients.only }}{{ $_ := set $spec "settings" (dict "edge" (dict "clearText" "refuse")) }}{{ end -}}
 {{- with include "stampede.clientsSecret" . -}}
 {{- $admin := printf "%s-edge-admin" (include "stampede.acceptor" $) -}}
 {{- $names := concat (list $admin (printf "%s.%s.svc" $admin $.Release.Namespace)) $.Values.tls.clients.dnsNames -}}
@@ -218,6 +221,12 @@ brought by this release is left alone. */}}
 {{- $same := and (eq (get $notes "meta.helm.sh/release-name") .root.Release.Name) (eq (get $notes "meta.helm.sh/release-namespace") .root.Release.Namespace) -}}
 {{- if or (not $there) $same -}}yes{{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Who reads metrics, in a NetworkPolicy. */}}
+{{- define "stampede.scrapers" -}}
+- namespaceSelector: {{ with .Values.networkPolicy.scrapers.namespaceLabels }}{{ dict "matchLabels" . | toJson }}{{ else }}{}{{ end }}
+  podSelector: {{ dict "matchLabels" .Values.networkPolicy.scrapers.podLabels | toJson }}
 {{- end -}}
 
 {{/* Where the page of an alert is: below metrics.rules.runbooks, or in the sources. */}}

@@ -259,6 +259,21 @@ def _quotas() -> Schema:
     )
 
 
+def _scrapers() -> Schema:
+    def labels(text: str) -> Schema:
+        value: Schema = {"type": "string", "maxLength": 63}
+        return {"type": "object", "description": text, "maxProperties": 8, "additionalProperties": value}
+
+    return table(
+        "Who reads metrics: the NetworkPolicies let nobody else to the admin ports but pods of the broker and the "
+        "operator.",
+        {
+            "podLabels": labels("Of the pods. Default: app.kubernetes.io/name: prometheus."),
+            "namespaceLabels": labels("Of their namespace. Default: any."),
+        },
+    )
+
+
 def _named_list(item: Schema, description: str, key: str = "name") -> Schema:
     return {
         "type": "array", "description": description, "maxItems": 64, "items": item,
@@ -314,7 +329,8 @@ def spec() -> Schema:
         "virtualHosts": _virtual_hosts(),
         "exchanges": _exchanges(),
         "quotas": _quotas(),
-        "networkPolicy": boolean("Owners are open to the broker's own pods and for metrics only.", True),
+        "networkPolicy": boolean("Owners are open to the broker's own pods and to scrapers only.", True),
+        "scrapers": _scrapers(),
     }
     return ruled(
         table("A cluster.", properties, ["etcd"]),

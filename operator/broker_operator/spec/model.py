@@ -196,6 +196,11 @@ class BrokerTls(_Spec, frozen=True):
         return (self.owners_secret_name if role == "owners" else self.edges_secret_name) or self.secret_name
 
 
+class Scrapers(_Spec, frozen=True):
+    pod_labels: dict[str, str] = msgspec.field(default_factory=lambda: {"app.kubernetes.io/name": "prometheus"})
+    namespace_labels: dict[str, str] = {}
+
+
 class AddressOwner(_Spec, frozen=True):
     prefix: str
     resources: list[str]
@@ -218,6 +223,7 @@ class BrokerSpec(_Spec, frozen=True):
     exchanges: list[Table] = []
     quotas: list[Table] = []
     network_policy: bool = True
+    scrapers: Scrapers = Scrapers()
 
 
 def version_of(item: Table) -> int:

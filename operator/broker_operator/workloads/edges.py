@@ -17,6 +17,7 @@ from ..spec.model import AcceptorSpec, BrokerSpec, Resource, Table, Tls
 from ..spec.schema import entry_settings, group_settings
 from .owners import Versions
 from .pods import (
+    admin_from,
     admin_service,
     common_settings,
     config_map,
@@ -65,7 +66,7 @@ def objects(
     if spec.autoscaling:
         made.append(_autoscaler(metadata(workload), spec, workload, api))
     if spec.network_policy:
-        made.append(_network_policy(metadata(workload), spec, selector))
+        made.append(_network_policy(metadata(workload), broker, shared, spec, selector))
     return made + _routes(metadata, name, spec, api)
 
 
@@ -261,9 +262,16 @@ def _autoscaler(metadata: Table, spec: AcceptorSpec, workload: str, api: Version
     return {"apiVersion": api.autoscaling, "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": body}
 
 
-def _network_policy(metadata: Table, spec: AcceptorSpec, selector: dict[str, str]) -> Table:
-    ports = [*(one["port"] for one in spec.listeners), *_admin_ports(spec).values()]
-    ingress = [{"ports": [{"port": port, "protocol": "TCP"} for port in ports]}]
+def _network_policy(
+    metadata: Table, broker: str, shared: BrokerSpec, spec: AcceptorSpec, selector: dict[str, str]
+) -> Table:
+    """Listeners are for everybody, and so is the admin port with TLS: whoever has no login or token gets nothing there.
+    The one without is for pods of the broker and for who reads metrics."""
+    ports = [one["port"] for one in spec.listeners] + ([names.ADMIN_TLS_PORT] if spec.admin_tls is not None else [])
+    ingress: list[Table] = [
+        {"ports": [{"port": port, "protocol": "TCP"} for port in ports]},
+        {"from": admin_from(broker, shared), "ports": [{"port": names.ADMIN_PORT, "protocol": "TCP"}]},
+    ]
     body = {"podSelector": {"matchLabels": selector}, "policyTypes": ["Ingress"], "ingress": ingress}
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": body}
 

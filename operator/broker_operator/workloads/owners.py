@@ -14,6 +14,7 @@ from broker.core.errors import ConfigError
 from ..spec import names
 from ..spec.model import BrokerSpec, Resource, Table
 from .pods import (
+    admin_from,
     admin_service,
     common_settings,
     config_map,
@@ -126,7 +127,7 @@ def objects(
         disruption_budget(api.policy, metadata(workload), selector, spec.owners.max_unavailable),
         _stateful_set(metadata(workload), broker, spec, image, replicas, config_hash, live),
     ]
-    return [*made, _network_policy(metadata(workload), name, reads_port(spec))] if spec.network_policy else made
+    return [*made, _network_policy(metadata(workload), name, spec, reads_port(spec))] if spec.network_policy else made
 
 
 def _headless(metadata: Table, selector: dict[str, str]) -> Table:
@@ -144,16 +145,17 @@ def reads_port(spec: BrokerSpec) -> int:
     return max(int(spec.settings.get("logReads", {}).get("port", 0)), 0)
 
 
-def _network_policy(metadata: Table, broker: str, reads: int) -> Table:
-    """The ports of components and of readers of the log are for pods of this broker only."""
+def _network_policy(metadata: Table, broker: str, spec: BrokerSpec, reads: int) -> Table:
+    """The ports of components and of readers of the log are for pods of this broker only, the admin port for them and
+    for who reads metrics."""
     selector = names.selector(broker, "owner")
     friends = {"podSelector": {"matchLabels": {"app.kubernetes.io/instance": broker}}}
     ingress = [
         {"from": [friends], "ports": [{"port": port, "protocol": "TCP"} for port in (names.GRPC_PORT, reads) if port]},
-        {"ports": [{"port": names.ADMIN_PORT, "protocol": "TCP"}]},
+        {"from": admin_from(broker, spec), "ports": [{"port": names.ADMIN_PORT, "protocol": "TCP"}]},
     ]
-    spec = {"podSelector": {"matchLabels": selector}, "policyTypes": ["Ingress"], "ingress": ingress}
-    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": spec}
+    body = {"podSelector": {"matchLabels": selector}, "policyTypes": ["Ingress"], "ingress": ingress}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": body}
 
 
 def _container(broker: Resource, spec: BrokerSpec, image: str, mounts: list[Table]) -> Table:

@@ -202,6 +202,21 @@ def disruption_budget(api_version: str, metadata: Table, selector: dict[str, str
     return {"apiVersion": api_version, "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
 
 
+def admin_from(broker: str, spec: BrokerSpec) -> list[Table]:
+    """Who reaches admin ports in a NetworkPolicy: pods of this broker, ours elsewhere (the operator), and who reads
+    metrics. The kubelet is let in always."""
+    scrapers = {
+        "namespaceSelector": {"matchLabels": spec.scrapers.namespace_labels} if spec.scrapers.namespace_labels else {},
+        "podSelector": {"matchLabels": spec.scrapers.pod_labels},
+    }
+    ours = {"app.kubernetes.io/name": "stampede", "app.kubernetes.io/component": "operator"}
+    return [
+        {"podSelector": {"matchLabels": {"app.kubernetes.io/instance": broker}}},
+        {"namespaceSelector": {}, "podSelector": {"matchLabels": ours}},
+        scrapers,
+    ]
+
+
 def admin_service(metadata: Table, selector: dict[str, str], tls: bool = False) -> Table:
     wanted = {"admin": names.ADMIN_PORT} | ({"admin-tls": names.ADMIN_TLS_PORT} if tls else {})
     ports = [{"name": name, "port": port, "targetPort": name, "protocol": "TCP"} for name, port in wanted.items()]
