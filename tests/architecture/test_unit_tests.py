@@ -65,3 +65,12 @@ def test_a_module_without_decisions_is_recognised(tmp_path):
     deciding.write_text("def first(it: list[int]) -> int:\n    return it[0] if it else 0\n")
     assert not decides(plain)
     assert decides(deciding)
+
+
+def test_what_is_mutated_and_what_must_notice_it_is_there():
+    """A test file that has moved would make every change of its module look noticed."""
+    from tests.mutation.targets import TARGETS
+
+    named = [f"broker/{module.replace('.', '/')}.py" for module in TARGETS]
+    named += [f"tests/unit/{file}" for files in TARGETS.values() for file in files]
+    assert [file for file in named if not (ROOT / file).is_file()] == []

@@ -42,8 +42,8 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "edge.requests.acks": ("edge/test_acks.py",),
     "admin.log.log_reads": ("admin/test_log_reads.py",),
     "link.edge_side.replayed_consumers": ("link/test_replayed_consumers.py",),
-    "link.edge_side.owner_link": ("link/test_owner_link.py",),
+    "link.edge_side.owner_link": ("link/test_owner_link.py", "link/test_owner_link_bounds.py"),
     "link.edge_side.slot_channel": ("link/test_slot_channel.py",),
-    "link.edge_side.consumer_replay": ("link/test_consumer_replay.py", "link/test_replay.py"),
+    "link.edge_side.consumer_replay": ("link/test_consumer_replay.py", "link/test_resume.py"),
 }
 """Module → its tests, below tests/unit."""
