@@ -34,7 +34,7 @@ from broker.edge.edge import Edge
 from broker.edge.transport.timers import TimerWheel
 from broker.journal.journal import Journal
 from broker.link.codec.codec import number_at_edge
-from broker.link.local import LocalOwner
+from broker.link.local_port import LocalOwner
 from broker.owner.commit.io_thread import IoThread
 from broker.owner.shard.shard import Shard
 from broker.owner.shard.views import Views

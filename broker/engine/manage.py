@@ -16,7 +16,7 @@ from broker.core.records import MetaRecord
 
 from .dispatch import slow_consumers
 from .publishing import recurring
-from .queue import wishes
+from .queue import choosy_consumers
 from .queue.queue import Queue
 from .routing import declare
 from .routing.addresses import create, delete, described
@@ -99,7 +99,7 @@ def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
         # A bit is of one queue's choice; join() gives it that of the new one.
         consumer.asks(0)
         another.consumers.append(consumer)  # in the order they had
-        wishes.join(another, consumer)
+        choosy_consumers.join(another, consumer)
     for browser in browsers:
         browser.emptied(another.id)
         another.browse(browser)

@@ -33,15 +33,15 @@ from .compaction.compaction import Compactor
 from .log import format as f
 from .log.appender import Appender
 from .log.appender import Batch as Batch
+from .log.archive_marks import ArchiveMarks
+from .log.copying_guard import BlobGuard
 from .log.items import Member, lsns_of
-from .log.keeping import BlobGuard
 from .log.lineage import Lineage
 from .log.live_index import LiveIndex
-from .log.marks import ArchiveMarks
 from .log.reader import Reader
 from .log.store import Store, read_all, write_all
 from .reads.history import History
-from .recovery.living import Settled, settled_of
+from .recovery.live_messages import Settled, settled_of
 from .recovery.recovery import Recovered, RecoveryScan
 from .replica.digest import DigestReader
 from .replica.replica import Replica

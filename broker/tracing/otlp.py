@@ -15,7 +15,7 @@ from broker import __version__
 from broker.core.errors import ConfigError
 from broker.core.traceparent import Context
 
-from .notes import Notes, SpanNote
+from .span_notes import Notes, SpanNote
 
 log = logging.getLogger("stampede.tracing")
 

@@ -16,7 +16,7 @@ from broker.core.message import REDELIVERED, TRACED, Blob
 from broker.core.traceparent import Context, contexts
 from broker.link.owner_port import BodyReader, BodyWriter, EffectListener, OwnerPort
 
-from .notes import Notes, SpanNote
+from .span_notes import Notes, SpanNote
 
 MOST: Final = 4096
 """Requests without an answer, and messages that consumers hold, that are remembered; the oldest are forgotten."""

@@ -14,7 +14,7 @@ from broker.core.commands import Command, Prepare, Publish, Transact
 from broker.core.message import DURABLE, TRACED, Run
 from broker.core.traceparent import contexts
 
-from .notes import Notes, SpanNote
+from .span_notes import Notes, SpanNote
 
 PIECE: Final = 64
 """Runs noted of those that come together."""

@@ -17,9 +17,9 @@ from broker.link.owner_port import OwnerPort
 from broker.owner.shard.shard import Shard
 from broker.seams.clock import SystemClock
 
-from .notes import Notes
 from .otlp import Export, Spans, exporter_to
 from .port import TracedPort
+from .span_notes import Notes
 from .starts import StartingInbound, Starts
 from .stored import Stored, look
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from broker.config.settings import Settings
 from broker.journal.journal import Journal
-from broker.link.local import LocalOwner
+from broker.link.local_port import LocalOwner
 from broker.owner.shard.shard import Shard
 from tests.sim.disk import SimDisk
 

@@ -12,7 +12,7 @@ import pytest
 from broker.config.addressing import AddressSettings
 from broker.config.settings import EngineSettings, JournalSettings, Settings
 from broker.journal.journal import Journal
-from broker.link.local import LocalOwner
+from broker.link.local_port import LocalOwner
 from broker.owner.shard.shard import Shard
 from tests.sim.cluster_history import History
 from tests.sim.cluster_processes import SLOTS, diverts_of

@@ -60,7 +60,7 @@ class Publisher:
         """May what it is sending create what is not there."""
         self._marks = marks_of(session.acceptor, session.login, session.edge.numbers)
         self.last: Publish | None = None
-        self._apart = False
+        self._apart: bool
         """No message of `last` has header lines beside its record."""
         self._last_route: Route | None = None
         self.large: LargeSend | None = None

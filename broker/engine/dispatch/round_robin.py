@@ -23,7 +23,7 @@ from broker.core.records import MetaRecord
 from ..consumers.consumer import Consumer
 from ..messages.runs import pick
 from ..queue.queue import Queue
-from ..state.held import Held
+from ..state.awaiting_commit import Held
 from ..state.slot import Slot
 
 

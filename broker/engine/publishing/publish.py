@@ -27,14 +27,14 @@ from ..dispatch.attach import awaken
 from ..dispatch.dispatch import dispatch
 from ..messages.copies import WIDE
 from ..messages.runs import copy
-from ..queue import wishes
+from ..queue import choosy_consumers
 from ..queue.queue import Queue, receive
 from ..routing import dead_letter_queues, diverts, retroactive
 from ..routing.addresses import anycast_queue, named_queue
 from ..routing.forwarding import Forward, send_on
 from ..routing.routing import check_publish, default_routing, may_create_queue
 from ..state import limits
-from ..state.held import Held
+from ..state.awaiting_commit import Held
 from ..state.log_group import grouped
 from ..state.slot import Slot, progress
 from ..state.slot_address import Address
@@ -229,7 +229,7 @@ def _turns(address: Address, run: Run, anycast: list[list[Queue]]) -> list[tuple
 def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> bool:
     """Numbers the run and gives it to all `queues`. True: `done` waits with it."""
     if slot.strangers and command.session in slot.strangers:
-        queues = wishes.without_own(queues, command.session)
+        queues = choosy_consumers.without_own(queues, command.session)
         if not queues:
             return False
     if slot.booked:
@@ -245,7 +245,7 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
         return True
     slot.number_run(run, turn.now)
     if slot.strangers:
-        wishes.note(queues, command.session, run)
+        choosy_consumers.note(queues, command.session, run)
     if run.flags & DURABLE:
         kept = queues if len(queues) == 1 and queues[0].durable else [queue for queue in queues if queue.durable]
         if kept:
@@ -264,14 +264,14 @@ def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], tur
     entries: list[tuple[Queue, Run, bool]] = []
     if durable:
         slot.number_run(run, turn.now)
-        wishes.note(durable, command.session, run)
+        choosy_consumers.note(durable, command.session, run)
         slot.reserve(turn)
         turn.appends.append(RunRecord(slot.number, command.address, [q.id for q in durable], run, False, command.dedup))
         entries = [(queue, run, False) for queue in durable]
     if others:
         part = copy(run)
         slot.number_run(part, turn.now)
-        wishes.note(others, command.session, part)
+        choosy_consumers.note(others, command.session, part)
         slot.reserve(turn)
         # Not paged (False): due messages go to the agenda when the log has them, by their position.
         entries += [(queue, paged, False) for queue, paged, _ in _spill(slot, command, part, others, turn)]
@@ -287,13 +287,13 @@ def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], tu
     others = [queue for queue in queues if queue not in durable]
     if durable:
         slot.number_run(run, turn.now)
-        wishes.note(durable, command.session, run)
+        choosy_consumers.note(durable, command.session, run)
         # Two numbers for one message, one for each record: a body lives while either refers to it.
         _accept_durable(slot, command, run, durable, durable, turn, None if others else done)
     if others:
         part = copy(run)
         slot.number_run(part, turn.now)
-        wishes.note(others, command.session, part)
+        choosy_consumers.note(others, command.session, part)
         entries = [(queue, _crowded(slot, queue, part, turn)) for queue in others]
         for queue in others:
             queue.numbered(part.ids)

@@ -32,8 +32,8 @@ from broker.core.spans import spans_of
 
 from ..messages.page_index import PageIndex
 from ..messages.runs import pick
-from ..queue.on_their_way import OnTheirWay
 from ..queue.queue import Queue
+from ..queue.recurring_in_flight import OnTheirWay
 from ..routing.redelivery import expire
 from ..state.slot import Slot
 from .publish import publish

@@ -36,15 +36,15 @@ from ..consumers.consumer import Consumer
 from ..consumers.consumer_pace import ConsumerPace
 from ..consumers.eligibility import Eligibility
 from ..messages.unloaded import Stub
-from .agenda import Agenda
 from .delayed import Delayed
 from .delivery_attempts import DeliveryAttempts
+from .due_times import Agenda
+from .ended_consumers import Leaving
 from .gate import CommitGate
 from .latency import Latency
-from .leaving import Leaving
-from .on_their_way import OnTheirWay
 from .page_store import PageStore
 from .policy_state import QueuePolicy
+from .recurring_in_flight import OnTheirWay
 from .restart_state import RestartState
 from .watermark import DeliveryWatermark
 

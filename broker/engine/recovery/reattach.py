@@ -28,8 +28,8 @@ from broker.core.spans import Span, inside, merged, spans_of, without
 from ..consumers.consumer import Consumer, Ledger
 from ..messages.runs import pick
 from ..messages.unloaded import Stub, ghost, is_ghost, is_strange
+from ..queue.choosy_consumers import reclaim
 from ..queue.queue import Queue
-from ..queue.wishes import reclaim
 from ..routing.redelivery import give_back
 from ..state.slot import Slot
 

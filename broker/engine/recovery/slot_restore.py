@@ -43,7 +43,7 @@ from broker.core.records import DELIVERED, MetaRecord, Row, RunRecord
 from broker.core.spans import Span, extend, inside, spans_of
 from broker.selector import NOTHING
 
-from ..queue.agenda import moment
+from ..queue.due_times import moment
 from ..queue.queue import Queue
 from ..routing import declare, retroactive
 from ..routing.addresses import bind, described, select, unbind

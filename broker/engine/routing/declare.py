@@ -22,7 +22,7 @@ from broker.core.address import Routing
 from broker.core.effects import Turn
 from broker.core.records import MetaRecord
 
-from ..queue import wishes
+from ..queue import choosy_consumers
 from ..queue.queue import Queue
 from ..state import limits
 from ..state.log_group import grouped
@@ -102,7 +102,7 @@ def _renewed(slot: Slot, queue: Queue) -> None:
     slot.touched[queue] = None
     if not queue.hidden:
         queue.configure(slot.declarations.settings(queue.address, queue.name))
-        wishes.configure(queue)
+        choosy_consumers.configure(queue)
         queue.equip()
         if queue.auto_created:
             slot.wake(queue, 1)  # the next tick looks whether it is to go now

@@ -42,7 +42,7 @@ from broker.core.spans import spans_of
 from broker.selector.heads import escaped
 
 from ..messages.runs import copy, pick, regroup
-from ..queue.leaving import BACK
+from ..queue.ended_consumers import BACK
 from ..queue.queue import Queue
 from ..state.slot import Slot
 from . import dead_letter_queues

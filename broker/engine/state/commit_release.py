@@ -18,7 +18,7 @@ from broker.core.effects import Turn
 
 from ..messages.copies import WIDE
 from . import page_out
-from .held import WITHHELD
+from .awaiting_commit import WITHHELD
 from .schedule import opened, postpone
 from .slot import Slot
 

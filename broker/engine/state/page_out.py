@@ -35,7 +35,7 @@ from ..messages.runs import copy
 from ..queue.queue import Queue
 
 if TYPE_CHECKING:
-    from .held import Held
+    from .awaiting_commit import Held
     from .slot import Slot
 
 SPILL_BYTES = 1024 * 1024

@@ -1,7 +1,7 @@
 """Queues, addresses and consumers as people see them: rows of lists, and one queue in detail.
 
 Rule: reads one slot, changes nothing; a row costs the same however much is in the queue. Texts that explain are
-why.py's. Must not know who asks.
+why_queue_waits.py's. Must not know who asks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from broker.core.virtual_host import host_of
 
 from ..consumers.consumer import Consumer
 from ..queue.queue import Queue
-from .held import WITHHELD
+from .awaiting_commit import WITHHELD
 from .slot import Slot
 from .slot_address import Address
 from .tx_parts import Prepared

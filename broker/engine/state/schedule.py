@@ -26,7 +26,7 @@ from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.core.records import MetaRecord
 
-from ..queue.agenda import Agenda, moment
+from ..queue.due_times import Agenda, moment
 
 if TYPE_CHECKING:
     from ..queue.queue import Queue

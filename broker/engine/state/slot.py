@@ -37,8 +37,8 @@ from ..messages.runs import spans_of_runs
 from ..queue.filters import Seen
 from ..queue.queue import Queue
 from ..queue.wildcard_queues import Patterns
+from .awaiting_commit import Held
 from .budget import Budget
-from .held import Held
 from .producer_state import Producers
 from .slot_address import Address
 from .slot_counters import Counters

@@ -33,7 +33,7 @@ from . import format as f
 from .envelope import Envelope, Member
 from .lineage import FIRST_EPOCH, SlotLogs
 from .live_index import LiveIndex, SegmentBook
-from .tail import Tail
+from .recent_items import Tail
 
 # Sizes of oversized segments are whole blocks of the disk, so that the file has no block that is partly written.
 _ALIGN: Final = 4096

@@ -29,7 +29,7 @@ from broker.seams.files import File, Files
 
 from . import format as f
 from .appender import Batch, BatchPart
-from .keeping import BlobGuard
+from .copying_guard import BlobGuard
 
 SEGMENT_NAME: Final = re.compile(r"([0-9a-f]{16})\.log")
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}

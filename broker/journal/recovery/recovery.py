@@ -31,7 +31,7 @@ from ..log.appender import Appender
 from ..log.lineage import FIRST_EPOCH
 from ..log.live_index import LiveIndex, SegmentBook
 from ..log.store import Store, read_all, segment_name
-from .living import Living, Settled
+from .live_messages import Living, Settled
 
 RECENT: Final = 8 << 20
 """Bytes of log read again to fill the tail."""

@@ -24,7 +24,7 @@ from broker.core.spans import Span, inside
 from ..log.appender import Appender
 from ..log.live_index import LiveIndex
 from ..log.store import Store
-from ..recovery.living import Settled, settled_of
+from ..recovery.live_messages import Settled, settled_of
 from .seeds import SlotReader
 
 _MASK: Final = (1 << 64) - 1

@@ -39,7 +39,7 @@ from ..log.live_index import LiveIndex
 from ..log.reader import Chunk
 from ..log.store import Store
 from ..log.walk import walk
-from ..recovery.living import Living, Settled
+from ..recovery.live_messages import Living, Settled
 
 _AHEAD: Final = 256 * 1024
 """Bytes read at once when runs are read by position."""

@@ -1,7 +1,7 @@
 """A copy of a journal folder in which a broker may be at work: what a crash at one position of the log would have left.
 
 Nobody is asked, and nobody waits (docs/adr/0011-backup.md has the proof):
-1. From here on no large body is removed (keeping.py).
+1. From here on no large body is removed (copying_guard.py).
 2. All segments are opened, again and again until none of a listing was gone by then: an open file stays readable when
    compaction removes its name. What had been freed before that is listed out in front of every position to come.
 3. The end of the last segment is read: the last whole batch there is the position.
@@ -25,7 +25,7 @@ from broker.seams.files import File, Files
 from ..bodies.bodies import BodyFile
 from ..log import format as f
 from ..log.appender import Appender
-from ..log.keeping import NAME as LOCK
+from ..log.copying_guard import NAME as LOCK
 from ..log.live_index import LiveIndex
 from ..log.store import Store, read_all, read_identity, segment_name
 from ..recovery.recovery import RecoveryScan

@@ -27,7 +27,7 @@ from ..log import format as f
 from ..log.appender import Appender
 from ..log.live_index import LiveIndex, SegmentBook
 from ..log.store import Store, segment_name
-from ..recovery.living import Living
+from ..recovery.live_messages import Living
 from ..recovery.recovery import RecoveryScan
 from ..replica.seeds import parts_of
 from .builder import Builder

@@ -25,7 +25,7 @@ from broker.engine.state.depth import busy
 from broker.engine.state.slot import Slot
 from broker.engine.state.slot_address import Address
 from broker.engine.state.tx_parts import Prepared
-from broker.engine.state.why import why
+from broker.engine.state.why_queue_waits import why
 from broker.seams.clock import Clock, Later
 
 from .known_slots import KnownSlots

@@ -100,7 +100,7 @@ def consumers(target: Target) -> None:
         _listen(client, target)
 
 
-@abuser("edge.max_subscriptions; leaving in pieces (broker/engine/queue/leaving.py)")
+@abuser("edge.max_subscriptions; leaving in pieces (broker/engine/queue/ended_consumers.py)")
 def comes_and_goes(target: Target) -> None:
     """1,000 consumers of 1,000 queues, all gone with their connection, again and again."""
     for turn in itertools.count():
@@ -225,7 +225,7 @@ def wide_commits(target: Target) -> None:
             client.ask("COMMIT", {"transaction": "t"})
 
 
-@abuser("edge.consumer_window_messages; given back in pieces (broker/engine/queue/leaving.py)")
+@abuser("edge.consumer_window_messages; given back in pieces (broker/engine/queue/ended_consumers.py)")
 def give_backs(target: Target) -> None:
     """Takes 50,000 messages, acknowledges none, goes; again and again."""
     with target.joined() as client:

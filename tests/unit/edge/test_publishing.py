@@ -397,3 +397,40 @@ async def test_a_management_request_that_is_refused_ends_with_its_receipt_id(rec
     told = wire.take()
     assert told.startswith(b"ERROR") and b"not yours" in told
     assert (b"receipt-id:r" in told) is bool(receipt)
+
+
+async def test_where_messages_are_refused_one_by_one_each_frame_is_taken_or_refused_with_its_copies():
+    bench = Bench(CLASSIC, engine=EngineSettings(addresses={"a": {"max_size_messages": 5, "full_policy": "FAIL"}}))
+    session, _ = bench.session("classic")
+    session.receive(b"SEND\ndestination:/queue/a,/queue/b\n\n1\0SEND\ndestination:/queue/a,/queue/b\n\n2\0")
+    asked = [[bodies(part) for part in each.parts] for each in bench.port.commands if type(each) is Transact]
+    assert asked == [[[b"1"], [b"1"]], [[b"2"], [b"2"]]]
+
+
+async def test_of_several_destinations_one_that_is_split_has_its_share_in_each_slot():
+    bench = Bench(CLASSIC, engine=SPLIT)
+    session, _ = bench.session("classic")
+    session.receive(b"".join(b"SEND\ndestination:/queue/a,/queue/b\n\n%d\0" % n for n in range(8)))
+    commands = [part for each in bench.port.commands if type(each) is Transact for part in each.parts]
+    assert {part.slot for part in commands if part.address == "a"} <= set(slots_of("a", 4))
+    sent = sorted(body for part in commands if part.address == "a" for body in bodies(part))
+    assert sent == [b"%d" % n for n in range(8)]
+    assert {part.slot for part in commands if part.address == "b"} == set(slots_of("b", 1))
+
+
+@pytest.mark.parametrize(("user", "taken"), [("", True), ("somebody", False)])
+async def test_nobody_sends_in_the_name_of_another_one(user, taken):
+    bench = Bench({"rabbit": {"dialect": "rabbitmq", "port": 1}})
+    session, wire = bench.session("rabbit")
+    session.receive(b"SEND\ndestination:/queue/a\nuser-id:%b\n\nx\0" % (user or session.login).encode())
+    assert bool(published(bench)) is taken
+    told = wire.take()
+    assert (b"user_id property set to 'somebody'" in told) is not taken
+
+
+@pytest.mark.parametrize(("persistent", "slots"), [("true", 1), ("false", 0)])
+async def test_a_large_message_is_waited_for_at_the_end_where_it_is_to_last(bench, persistent, slots):
+    session, _, writer = await begun(bench, persistent=persistent)
+    session.receive(b"x" * 1000 + b"\0")
+    writer.finished(Blob(7, 5000), "")
+    assert len(session.slots()) == slots

@@ -13,7 +13,7 @@ from broker.core.errors import Code
 from broker.core.ids import slot_of
 from broker.engine.messages.unloaded import ghost
 from broker.engine.state.portrait import queue_row
-from broker.engine.state.why import why
+from broker.engine.state.why_queue_waits import why
 from tests.unit.engine.world import ANYCAST, INDIVIDUAL, World, bodies, run_of
 
 

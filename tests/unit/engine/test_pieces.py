@@ -9,7 +9,7 @@ from broker.core.commands import Act, Manage, Publish
 from broker.core.effects import Deliver
 from broker.engine.consumers.consumer import Consumer
 from broker.engine.dispatch.selective_dispatch import PIECE_NS
-from broker.engine.queue.leaving import BACK
+from broker.engine.queue.ended_consumers import BACK
 from broker.engine.state.slot import LEAST, PIECE
 from broker.selector import compile
 from broker.selector.index import ASKED, BRIEF, Index

@@ -12,7 +12,7 @@ from broker.core.errors import Code
 from broker.core.message import UNIQUE
 from broker.core.records import RunRecord
 from broker.engine.engine import Engine
-from broker.engine.queue.agenda import Agenda
+from broker.engine.queue.due_times import Agenda
 
 from .test_following import follow, kinds
 from .world import ANYCAST, INDIVIDUAL, MULTICAST, UNSET, World, again, done, got, ids, refused, run_of

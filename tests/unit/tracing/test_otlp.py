@@ -9,8 +9,8 @@ import pytest
 
 from broker.core.errors import ConfigError
 from broker.core.traceparent import Context
-from broker.tracing.notes import Notes, SpanNote
 from broker.tracing.otlp import Export, Spans, attributes, exporter_to
+from broker.tracing.span_notes import Notes, SpanNote
 from tests.harness.collector import Collector, collecting
 
 A, A2, B = Context("a" * 32, "1" * 16), Context("a" * 32, "3" * 16), Context("b" * 32, "2" * 16)

@@ -13,8 +13,8 @@ from broker.core.errors import Code
 from broker.core.message import NO_IDS, REDELIVERED, TRACED, Run
 from broker.core.traceparent import Context, header
 from broker.tracing import port as ports
-from broker.tracing.notes import Notes, SpanNote
 from broker.tracing.port import TracedPort
+from broker.tracing.span_notes import Notes, SpanNote
 
 A, B = Context("a" * 32, "1" * 16), Context("b" * 32, "2" * 16)
 LINE_A, LINE_B = header(*A), header(*B)

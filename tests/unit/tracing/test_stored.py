@@ -8,7 +8,7 @@ from broker.core.address import Routing
 from broker.core.commands import Command, Grant, Prepare, Publish, Transact
 from broker.core.message import DURABLE, NO_IDS, TRACED, Run
 from broker.core.traceparent import Context, header
-from broker.tracing.notes import Notes
+from broker.tracing.span_notes import Notes
 from broker.tracing.stored import PIECE, Stored, look
 
 A = Context("a" * 32, "1" * 16)

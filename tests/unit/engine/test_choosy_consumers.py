@@ -9,7 +9,7 @@ import pytest
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Subscribe
 from broker.core.errors import Code
-from broker.engine.queue.wishes import wish_of
+from broker.engine.queue.choosy_consumers import wish_of
 
 from .test_eligibility import send, values
 from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, World, ids, refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.journal.log.keeping import NAME, BlobGuard
+from broker.journal.log.copying_guard import NAME, BlobGuard
 from tests.sim.disk import SimDisk
 
 from .support import FOLDER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.errors import CorruptJournal
-from broker.journal.log.marks import NAME, ArchiveMarks
+from broker.journal.log.archive_marks import NAME, ArchiveMarks
 from broker.journal.log.store import write_all
 from tests.sim.disk import SimDisk
 

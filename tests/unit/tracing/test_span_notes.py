@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.tracing.notes import EACH, WAITING, Notes, SpanNote
+from broker.tracing.span_notes import EACH, WAITING, Notes, SpanNote
 
 
 class Time:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from broker.journal.log.tail import Tail
+from broker.journal.log.recent_items import Tail
 
 
 def item(slot: int, last: int, size: int = 10) -> tuple[int, int, bytes]:

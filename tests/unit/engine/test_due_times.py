@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from broker.core.message import Run
-from broker.engine.queue.agenda import Agenda, moment
+from broker.engine.queue.due_times import Agenda, moment
 
 
 def run(first: int, due: int, count: int = 1, expires: int = 0, position: int = 0) -> Run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.core.message import Run
-from broker.engine.queue.on_their_way import MOST, OnTheirWay
+from broker.engine.queue.recurring_in_flight import MOST, OnTheirWay
 
 
 def test_what_is_taken_back_meanwhile_does_not_come_again():

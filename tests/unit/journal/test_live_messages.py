@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from broker.journal.recovery.living import Living
+from broker.journal.recovery.live_messages import Living
 from tests.unit.journal.nodes import Node
 from tests.unit.journal.support import (
     maintain,

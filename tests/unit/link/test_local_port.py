@@ -8,7 +8,7 @@ from typing import Any
 from broker.core.address import Routing
 from broker.core.commands import Command, Hold, Publish, Settle
 from broker.core.message import NO_IDS, Run
-from broker.link.local import LocalOwner
+from broker.link.local_port import LocalOwner
 
 SLOT = 3
 
