@@ -100,7 +100,7 @@ class EdgeProcesses:
         settings = on_one_machine(self._settings())
         self.server = LinkServer(
             settings, shard.submit, self._clock, schedule, later, new_body, open_body,
-            HeldBodies(shard.engines, journal, read).find, published,
+            HeldBodies(shard.engines, journal, read).find, published, flat=True,
         )  # fmt: skip
         self._edge = edge
         self.server.share(edge)

@@ -111,7 +111,7 @@ class EdgeWorker:
         keeper = BodySpool(self._io, partial(temporary_file, settings.data), most) if most else None
         self.port = ClusterPort(
             settings, self._dialer, self.clock, self.loop.call_soon, self.loop.call_later, settings.cluster.id,
-            start.boot, number(63), keeper=keeper,
+            start.boot, number(63), keeper=keeper, flat=True,
         )  # fmt: skip
         self.auth: FileAuthenticator = make_authenticator(settings)
         edge = self.edge = Edge(

@@ -67,12 +67,16 @@ class DownBuilder:
     def other(self, effect: Refused | ConsumerClosed | BrowseEnd | AddressBlocked | SlotState) -> None:
         self._close()
         self.count += 1
-        self.down.effects.append(_message(effect))
+        self.down.effects.append(effect_message(effect))
 
     def finish(self) -> pb.Down:
         """The message; nothing can be added to it any more."""
         self._close()
         return self.down
+
+    def flat(self) -> bytes:
+        """What stands in front of it (flat.py): nothing."""
+        return b""
 
     def _close(self) -> None:
         """Writes out the neighbours gathered so far."""
@@ -93,7 +97,8 @@ class DownBuilder:
         self._numbers = []
 
 
-def _message(effect: Refused | ConsumerClosed | BrowseEnd | AddressBlocked | SlotState) -> pb.Effect:
+def effect_message(effect: Refused | ConsumerClosed | BrowseEnd | AddressBlocked | SlotState) -> pb.Effect:
+    """Of what is rare."""
     if isinstance(effect, Refused):
         session, code = effect.session & NUMBER_MASK, effect.code.number
         return pb.Effect(refused=pb.Refused(session=session, seq=effect.seq, code=code, detail=effect.detail))

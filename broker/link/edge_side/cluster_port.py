@@ -83,6 +83,7 @@ class ClusterPort:
     sparing     rarely used: a slot is opened, and its owner dialled, when the first command for it comes. Not for
                 edges: a new leader waits for all of them, who may have clients that hold messages of it.
     keeper      of large bodies on their way; without one they fail when their owner changes.
+    flat        owners are of this very release, on this machine (codec/flat.py).
     schedule(callback), later(seconds, callback)   as for owner.Shard.
     """
 
@@ -102,6 +103,7 @@ class ClusterPort:
         token: int,
         sparing: bool = False,
         keeper: BodySpool | None = None,
+        flat: bool = False,
     ) -> None:
         self.stats = LinkStats()
         self._settings = settings.cluster
@@ -112,6 +114,7 @@ class ClusterPort:
         self._token = token
         self._hello = pb.Hello(cluster=settings.etcd.prefix, version=PROTOCOL, edge=id, boot=boot, token=token)
         self._keeper = keeper
+        self._flat = flat
         self._telling = Telling(self._settings.edge_pending_bytes, schedule, self.stats)
         self._outages = Outages(
             self._settings.unavailable_after_s, clock, later, self._waited_for, self._give_up, self._down
@@ -497,7 +500,7 @@ class ClusterPort:
         patience = self._patience.setdefault(owner, Patience(self._settings.dead_after_ms / 1000))
         return OwnerLink(
             owner, address, self._hello, self._settings, self._dialer, self._clock, self._schedule, self._later, self,
-            self.stats, patience,
+            self.stats, patience, self._flat,
         )  # fmt: skip
 
     def on_dialed(self, link: OwnerLink) -> None:

@@ -32,6 +32,7 @@ from ..bodies.edge_bodies import BodyHub
 from ..codec.codec import CONGESTED, DOWN_PING, UP_PING, decode_down
 from ..codec.command_codec import LinkCommand, put_command
 from ..codec.effect_codec import LinkEffect, take_effects
+from ..codec.flat import joined, parted, put_flat, take_flat_effects
 from ..questions import Asked, Done, Tell
 from ..stats import LinkStats
 
@@ -93,8 +94,11 @@ class OwnerLink:
         user: LinkUser,
         stats: LinkStats,
         patience: Patience,
+        flat: bool = False,
     ) -> None:
-        """`patience`: with this owner; it outlives the link."""
+        """`patience`: with this owner; it outlives the link. flat: it is of this very release, on this machine
+        (codec/flat.py)."""
+        self._flat = flat
         self.owner = owner
         self.address = address
         self.congested = False
@@ -309,15 +313,15 @@ class OwnerLink:
     def _flush(self) -> None:
         if self._stream is None:
             return
-        up = pb.Up()
+        up, flat = pb.Up(), b""
         if self._queues and not self._awaiting:
-            self._fill(up)
+            flat = self._fill(up)
         if self._frames:
             up.bodies.extend(self._frames)
             self._frames = []
         elif not up.batch and not self._due():
             return
-        self._send_up(up)
+        self._send_up(up, flat)
 
     def _say_all(self) -> None:
         """Batch behind batch, without waiting for the owner; and that its last one was taken."""
@@ -328,18 +332,30 @@ class OwnerLink:
         if self._taken > self._told:
             self._send_up(pb.Up())
 
-    def _fill(self, up: pb.Up) -> None:
-        for command in self._cut():
+    def _fill(self, up: pb.Up) -> bytes:
+        """The next batch is in `up`, or in what is returned."""
+        commands, flat = self._cut(), b""
+        if self._flat:
+            try:
+                flat = put_flat(commands)
+            except (ValueError, TypeError, OverflowError):
+                log.debug("a command that no field takes: they are looked at one by one")
+        if not flat:
+            self._put(commands, up)
+        if flat or up.commands:
+            self._batch += 1
+            up.batch = self._batch
+            self._awaiting = True
+        return flat
+
+    def _put(self, commands: list[LinkCommand], up: pb.Up) -> None:
+        for command in commands:
             try:
                 put_command(command, up)
             except (ValueError, TypeError) as error:
                 # A number that no field takes. Its sender's affair, not the link's.
                 del up.commands[-1]
                 self._user.on_unsendable(command, str(error))
-        if up.commands:
-            self._batch += 1
-            up.batch = self._batch
-            self._awaiting = True
 
     def _cut(self) -> list[LinkCommand]:
         """The next batch: at most batch_bytes, but at least one command; slots in turn, with equal shares."""
@@ -374,7 +390,7 @@ class OwnerLink:
         """Is it time to tell what was taken."""
         return self._taken - self._told >= TAKEN_MESSAGES or self._untold_bytes >= TAKEN_BYTES
 
-    def _send_up(self, up: pb.Up) -> None:
+    def _send_up(self, up: pb.Up, flat: bytes = b"") -> None:
         # `taken` is told once, on whatever leaves next; `gone` with it, or the owner would confirm what nobody got.
         if self._taken > self._told:
             up.taken = self._told = self._taken
@@ -382,10 +398,11 @@ class OwnerLink:
             if self._gone:
                 up.gone.extend(self._gone)
                 self._gone = {}
-        self._send(up)
+        self._send(up, flat)
 
-    def _send(self, up: pb.Up) -> None:
-        self._send_bytes(up.SerializeToString())
+    def _send(self, up: pb.Up, flat: bytes = b"") -> None:
+        data = up.SerializeToString()
+        self._send_bytes(joined(flat, data) if flat else data)
 
     def _send_bytes(self, data: bytes) -> None:
         assert self._stream is not None
@@ -416,8 +433,12 @@ class OwnerLink:
             self._welcome()
             return
         try:
-            down = decode_down(data)
-            effects = take_effects(down)
+            if self._flat:
+                flat, down = parted(data, pb.Down)
+                effects = take_effects(down) if flat is None else take_flat_effects(flat)
+            else:
+                down = decode_down(data)
+                effects = take_effects(down)
         except ProtocolViolation as violation:
             self._stats.refused_peer()
             log.error("owner %s (%s): %s", self.owner, self.address, violation)

@@ -55,6 +55,7 @@ from ..codec.codec import (
 )
 from ..codec.command_codec import take_commands
 from ..codec.effect_codec import DownBuilder
+from ..codec.flat import FlatBuilder, joined, take_flat
 from ..stats import LinkStats
 from .attach_barrier import AttachBarrier, Waiting
 from .attachments import NOT_YET, Attached, Attachments
@@ -91,6 +92,8 @@ class EdgePeerUser(Protocol):
     open_body: OpenBody
     find_body: FindBody
     attach_barrier: AttachBarrier[EdgePeer]
+    flat: bool
+    """Edges speak codec/flat.py."""
 
     def flush_soon(self, peer: EdgePeer) -> None: ...
     def published(self, slot: int, dedup: tuple[int, int]) -> bool: ...
@@ -130,7 +133,7 @@ class EdgePeer:
         self._reset()
 
     def _reset(self) -> None:
-        self._builder = DownBuilder()
+        self._builder = self._new_builder()
         self._frames: list[pb.Body] = []
         self._pressure = 0
         self._taken = 0
@@ -139,6 +142,9 @@ class EdgePeer:
         self._given: dict[Attached, tuple[int, int]] = {}
         """Attachment → (consumer, deliveries) of the message that is being built."""
         self._flight: deque[tuple[int, dict[Attached, tuple[int, int]]]] = deque()
+
+    def _new_builder(self) -> DownBuilder | FlatBuilder:
+        return FlatBuilder() if self._user.flat else DownBuilder()
 
     # ── streams ────────────────────────────────────────────────────────────────────────────────────
 
@@ -170,9 +176,10 @@ class EdgePeer:
 
     # ── in ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def take(self, up: pb.Up) -> list[Command]:
-        """What the message asks of the shard, in order. Raises ProtocolViolation: then nothing of it may happen."""
-        asked = take_commands(up, self.token)
+    def take(self, up: pb.Up, flat: memoryview | None = None) -> list[Command]:
+        """What the message asks of the shard, in order. flat: its commands (codec/flat.py). Raises ProtocolViolation:
+        then nothing of it may happen."""
+        asked = take_commands(up, self.token) if flat is None else take_flat(flat, self.token)
         # Batches count on without a gap. A gap means a bug or another stream's message: nothing of it is used.
         if up.batch and up.batch != self._taken + 1:
             raise malformed(f"batch {up.batch} behind batch {self._taken}")
@@ -415,8 +422,8 @@ class EdgePeer:
         stream, builder = self.stream, self._builder
         if stream is None or not (builder.count or self._frames or self._pressure or self._taken > self._told):
             return
-        down = builder.finish()
-        self._builder = DownBuilder()
+        down, flat = builder.finish(), builder.flat()
+        self._builder = self._new_builder()
         if builder.count:
             self._batch += 1
             down.batch = self._batch
@@ -432,10 +439,8 @@ class EdgePeer:
         if self._frames:
             down.bodies.extend(self._frames)
             self._frames = []
-        self.send(down)
-
-    def send(self, down: pb.Down) -> None:
-        self.send_bytes(down.SerializeToString())
+        data = down.SerializeToString()
+        self.send_bytes(joined(flat, data) if flat else data)
 
     def send_bytes(self, data: bytes) -> None:
         assert self.stream is not None

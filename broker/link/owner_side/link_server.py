@@ -36,6 +36,7 @@ from broker.seams.stream import Ended, Stream
 from ..bodies.owner_bodies import FindBody, NewBody, OpenBody
 from ..codec.codec import NUMBER_BITS, PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
 from ..codec.command_codec import MAX_MESSAGE_BYTES
+from ..codec.flat import parted
 from ..edge_relay import EdgeRelay
 from ..owner_port import EffectListener
 from ..questions import OperatorAnswers, Tell
@@ -78,7 +79,10 @@ class LinkServer:
         open_body: OpenBody,
         find_body: FindBody,
         published: Callable[[int, tuple[int, int]], bool],
+        flat: bool = False,
     ) -> None:
+        """flat: edges are of this very release, on this machine (codec/flat.py)."""
+        self.flat = flat
         self.stats = LinkStats()
         self.served: dict[int, int] = {}
         self.resting: dict[int, Resting] = {}
@@ -280,13 +284,13 @@ class LinkServer:
                 end.held.append(data)
             return
         try:
-            up = decode_up(data)
+            flat, up = parted(data, pb.Up) if self.flat else (None, decode_up(data))
             if peer is None:
                 self._greet(end, up)
                 return
             if up.HasField("hello"):
                 raise malformed("a second Hello")
-            commands = peer.take(up)
+            commands = peer.take(up, flat)
             if up.asks:
                 self._asked(peer, up.asks, partial(_tell, peer, end.stream))
             if up.told:

@@ -43,7 +43,9 @@ async def test_all_processes_answer_as_one(tmp_path: Path) -> None:
         asked = {"kind": "connections", "sort": "id", "limit": 50, "descending": False}
         ids = [row["id"] for answer in (await processes.ask(asked))[0] for row in answer["rows"]]
         assert len(set(ids)) == 20, "no two connections of the broker have the same number"
-        assert await processes.disconnect(ids[0], "enough") and not await processes.disconnect(10**9, "enough")
+        for id, ended in ((ids[0], [False, True]), (10**9, [False, False])):
+            told, _ = await processes.ask({"kind": "disconnect", "id": id, "why": "enough"})
+            assert sorted(each["ended"] for each in told) == ended
         await broker.live.change("permissions", "secret", {"send": "nobody"}, "me")
         for client in clients:
             try:

@@ -58,6 +58,7 @@ class Bench:
     """A server that leads slot 5 in epoch 3, and one edge that has opened it."""
 
     def __init__(self) -> None:
+        self.flat = False
         self.batch_bytes = 1 << 20
         self.served, self.resting = {SLOT: EPOCH}, {}
         self.stats, self.silence_s = LinkStats(), 5.0

@@ -179,7 +179,7 @@ class Owner:
         self.server = LinkServer(
             self.settings, self.shard.submit, self.world, self.world.schedule, self.world.later,
             self.bodies.get("new_body"), self.bodies.get("open_body"), self.bodies.get("find_body"),
-            self.bodies.get("published", lambda *_: False),
+            self.bodies.get("published", lambda *_: False), self.bodies.get("flat", False),
         )  # fmt: skip
         self.shard.server = self.server
         self.world.listening[self.address] = self.server
