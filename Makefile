@@ -145,6 +145,15 @@ sbom: $(VENV)/.installed-supply
 	$(BIN)/cyclonedx-py requirements --output-reproducible --spec-version 1.6 --of JSON -o dist/sbom-pipeline.cdx.json deploy/image/pipeline.txt
 	@echo "dist/sbom.cdx.json dist/sbom-pipeline.cdx.json"
 
+# What was built of which commit: wheel and SBOMs; FILES=… for more (archives of images). Only of a commit.
+provenance: sbom
+	$(PIP) wheel --quiet --no-deps --wheel-dir dist .
+	$(BIN)/python deploy/image/provenance.py dist/provenance.json dist/*.whl dist/sbom*.json $(FILES)
+
+# Every test that the threat model names: the claims, played one after another.
+threats: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest $$(grep -o 'tests/[a-z_/]*\.py\(::[a-z_0-9]*\)\?' docs/threat-model.md | sort -u)
+
 audit: $(VENV)/.installed-supply
 	$(BIN)/pip-audit --disable-pip --require-hashes --strict -r deploy/image/libraries.txt
 	$(BIN)/pip-audit --disable-pip --require-hashes --strict -r deploy/image/pipeline.txt
