@@ -226,6 +226,13 @@ ACTIVEMQ: Final[Mapping[str, Difference]] = {
         "`activemq.prefetchSize:0` is 1; Classic delivers nothing then",
         ("+ a MESSAGE ack:* destination:/queue/o.27 message-id:* subscription:1 | body",),
     ),
+    "wildcard of queues, with messages": Difference(
+        "what waits in a queue comes at once; 5.17 gives it with the next message of any queue of the wildcard",
+        (
+            "+ a MESSAGE destination:/queue/o.38.a message-id:* subscription:1 | one",
+            "- a MESSAGE destination:/queue/o.38.a message-id:* subscription:1 | one",
+        ),
+    ),
     "scheduled delay": Difference(
         "the header of a delay is relayed as sent; without a period or cron there is no `scheduledJobId`",
         (
