@@ -13,7 +13,7 @@ SIM_LOG := $(VENV)/simulations.log
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture mutation retry oracles docs site screens crds proto constraints sbom audit e2e clean
+.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-compiled test-simulated test-served check fmt bench abuse chaos torture mutation retry oracles docs site screens crds proto constraints sbom audit e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -21,6 +21,7 @@ help:
 	@echo "make test    install what the tests need, check the code, run all tests"
 	@echo "make test-quick  the same in three minutes: the checks, unit tests, and what STOMP says of each frame"
 	@echo "make test-python  unit and conformance tests in a virtual environment of another Python: PYTHON=python3.14 VENV=.venv-other"
+	@echo "make test-compiled  the reader compiled by mypyc (docs/adr/0022): unit, fuzz and conformance tests of what it reads; needs a C compiler"
 	@echo "make check   ruff, mypy, import contracts, size limits"
 	@echo "make fmt     format the code"
 	@echo "make docs    renew the generated parts of docs/"
@@ -85,6 +86,11 @@ test-quick: check
 test-python: $(VENV)/.installed-dev
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not alone" tests/conformance
+
+# The same sources and tests; brokers that are started have the compiled modules as well (tests/harness/broker.py).
+test-compiled: $(VENV)/.installed-dev
+	$(BIN)/python hatch_build.py build/compiled
+	COMPILED=$(CURDIR)/build/compiled $(BIN)/python -m pytest -o pythonpath="build/compiled . operator pipeline" tests/unit/wire tests/fuzz $(STOMP)
 
 # What they print comes at their end, so that two lots do not write into each other's lines.
 test-simulated:

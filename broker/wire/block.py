@@ -277,7 +277,8 @@ def _plain(command: str, raw: bytes, version: Version) -> Block | None:
     if version is Version.V10 and (b" " in raw or b"\t" in raw):
         return None
     try:
-        cells = iter(raw[start:-2].decode().replace("\n", ":").split(":"))
+        # Of a block without headers the end is in front of the start: compiled (ADR 22), that is no slice.
+        cells = iter(raw[start : max(len(raw) - 2, start)].decode().replace("\n", ":").split(":"))
     except UnicodeDecodeError:
         return None
     headers = dict(zip(cells, cells))  # noqa: B905 - pairs the cells of one iterator

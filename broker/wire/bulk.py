@@ -166,7 +166,7 @@ class OneValue:
         # Why a piece with the joint is a frame: it begins behind `behind`, so with a body; `size` octets later stands
         # NUL and the next block's beginning; and what is left of the piece up to the next `behind` is the value,
         # which _plain looks at.
-        if any([piece[size - 1 : start] != joint for piece in middle]):
+        if any([not piece.startswith(joint, size - 1) for piece in middle]):
             self._piece = 1
             middle = []
             last = chunk[len(first) + len(self.behind) :]
@@ -222,6 +222,8 @@ def take_acks(intake: Intake, version: Version, limit: int) -> int:
             if not data.startswith(b"id:", pos + 4):
                 break
             end = data.find(b"\n", pos + 7)
+            if end < 0:
+                break
             id = data[pos + 7 : end]
         else:
             # 1.0 and 1.1 name the message and the subscription, in either order (C48, C49); only 1.0 may leave the
@@ -239,7 +241,7 @@ def take_acks(intake: Intake, version: Version, limit: int) -> int:
         if asked:
             start = end + 9
             end = data.find(b"\n", start)
-            receipt = data[start:end]
+            receipt = data[start:end] if end >= 0 else b""
         if end < 0 or not data.startswith(b"\n\n\0", end):
             # Half an ACK adds its subscription before its end is seen: it goes again, so that both lists stay of one
             # length.
@@ -266,19 +268,25 @@ def take_acks(intake: Intake, version: Version, limit: int) -> int:
 def _pair(data: bytes, at: int) -> tuple[bytes, list[bytes], int] | None:
     """Message id, subscription (a list of one or none), and the end of the line behind which they stand."""
     if data.startswith(b"subscription:", at):
-        # A find that says -1 is refused by what follows: nothing starts with the other name at -1, the last octet.
+        # Where a line does not end it is no slice either: start and end would cross (ADR 22).
         end = data.find(b"\n", at + 13)
-        if not data.startswith(b"\nmessage-id:", end):
+        if end < 0 or not data.startswith(b"\nmessage-id:", end):
             return None
         last = data.find(b"\n", end + 12)
+        if last < 0:
+            return None
         return data[end + 12 : last], [data[at + 13 : end]], last
     if not data.startswith(b"message-id:", at):
         return None
     end = data.find(b"\n", at + 11)
+    if end < 0:
+        return None
     id = data[at + 11 : end]
     if not data.startswith(b"\nsubscription:", end):
         return id, [], end
     last = data.find(b"\n", end + 14)
+    if last < 0:
+        return None
     return id, [data[end + 14 : last]], last
 
 

@@ -22,7 +22,7 @@ _ENCODE: Final = {
 }
 _KNOWN: Final = {Version.V11: ("\\\\", "\\n", "\\c"), Version.V12: ("\\\\", "\\n", "\\c", "\\r")}
 _SEQUENCE: Final = re.compile(r"\\.?", re.DOTALL)
-_BACKSLASH: Final = "\ud800"
+_BACKSLASH: Final = chr(0xD800)
 """Stands for a backslash that was written as two until all others are gone: no text that came as UTF-8 has it."""
 
 

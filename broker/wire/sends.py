@@ -20,8 +20,9 @@ frames only. Must not know buffers, streaming or what follows a SEND.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from operator import ne
-from typing import Final
+from typing import Any, Final
 
 from broker.config.settings import WireSettings
 from broker.core.message import TEXT
@@ -128,6 +129,7 @@ class SendReader:
         stop, close = m.end(), size - (2 if data[-1] == LF else 1)
         if data[close] or close < stop or size > settings.max_frame_bytes or close - stop >= settings.large_body_bytes:
             return None
+        said: Callable[..., Any] = m.group  # of one group its bytes, of several a tuple
         stretches = layout.lines_at
         lines = m[stretches[0]] if len(stretches) == 1 else b"".join(m.group(*stretches))
         body = data[stop : close + 1]
@@ -140,7 +142,7 @@ class SendReader:
         else:
             record = b"%bcontent-length:%d\n\n%b" % (lines, close - stop, body)
         # As for many: mostly it says what the block before has said, and then the head is that one's.
-        values = m.group(*layout.said_at)
+        values = said(*layout.said_at)
         if values != layout.values:
             layout.means(values)
         receipts = [m[layout.receipt_at]] if layout.receipt_at else None
@@ -193,10 +195,11 @@ class SendReader:
                 close = data.find(b"\0", stop, stop + large)
             if close < 0 or close - at > most:
                 break
+            said: Callable[..., Any] = m.group  # of one group its bytes, of several a tuple
             stretches = layout.lines_at
             lines = m[stretches[0]] if len(stretches) == 1 else b"".join(m.group(*stretches))
             # Mostly they say what the block before has said: one comparison then, and no look into a table.
-            values = m.group(*layout.said_at)
+            values = said(*layout.said_at)
             if values != layout.values:
                 layout.means(values)
             # Body and NUL, the only copy of it here; the lines come in front of it below, in one step.
@@ -225,8 +228,7 @@ class SendReader:
                 # It is another event: the order of frames is that of events, so the one before ends here even if its
                 # kind comes again.
                 # An event of its own costs a frame, as everywhere; len(intake.out) will say so.
-                group, flags = kin, 0
-                events += 1
+                group, flags, events = kin, 0, events + 1
                 room -= ALIKE_AS_ONE - 1
             flags |= layout.flags
             records.append(record)

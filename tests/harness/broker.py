@@ -104,7 +104,7 @@ class Broker:
     def environment(self) -> dict[str, str]:
         """Ours without settings that somebody may have exported."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("STAMPEDE_")}
-        return env | {"PYTHONPATH": str(ROOT)}
+        return env | {"PYTHONPATH": os.environ.get("COMPILED", str(ROOT))}
 
     def start(self, timeout: float = PATIENCE_S) -> None:
         """Returns when the STOMP port accepts. Raises RuntimeError with the log when the process ends first."""

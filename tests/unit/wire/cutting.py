@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import broker.wire.connection
 from broker.config.settings import WireSettings
 from broker.core.message import ESCAPED, GROUPED, TEXT, is_text
 from broker.wire.connection import Connection, Role
@@ -11,6 +12,8 @@ from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Frame, Sends,
 from broker.wire.layouts import SIGNIFICANT
 from broker.wire.versions import Version
 
+COMPILED = not broker.wire.connection.__file__.endswith(".py")
+"""The reader is the one of make test-compiled: it copies slices that are all of their bytes, and takes no stand-ins."""
 CONNECT = b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\n\n\0"
 V10, V11, V12 = Version.V10, Version.V11, Version.V12
 

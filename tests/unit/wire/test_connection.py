@@ -13,6 +13,7 @@ from broker.wire.memo import Memo
 
 from .cutting import (
     ALL,
+    COMPILED,
     HEAD,
     SMALL,
     V12,
@@ -77,7 +78,7 @@ def test_pieces_of_a_large_body_are_slices_of_the_reads():
     piece = b"p" * 65536
     connection.receive(HEAD + b"content-length:1000000\n\n")
     [event] = connection.receive(piece)
-    assert event.data is piece
+    assert event.data == piece and (event.data is piece or COMPILED)
     assert connection.mid_frame
     assert len(connection._held) == 0
 

@@ -7,6 +7,8 @@ import pytest
 from broker.wire.events import Acks, Frame, Head, Sends
 from broker.wire.intake import ALIKE_AS_ONE, LINES_AS_ONE, LINES_AT_ONCE, Intake
 
+from .cutting import COMPILED
+
 
 class CountingBytes(bytes):
     """Counts the octets that find() looks at."""
@@ -81,6 +83,7 @@ def test_a_group_of_acks_names_subscriptions_everywhere_or_nowhere():
     ]
 
 
+@pytest.mark.skipif(COMPILED, reason="its family is a stand-in")
 def test_a_family_gets_the_head_of_all_flags_of_its_group():
     made: list[int] = []
 
