@@ -45,7 +45,7 @@ class Store:
     def behind(self, revision: int) -> list[str]:
         return []
 
-    async def commit(self, compare: Any, then: Any) -> bool:
+    async def commit(self, compare: Any, then: Any, who: str = "") -> bool:
         for action in then:
             if action.key.startswith(self.keys.config):
                 self.config[action.key] = KeyValue(action.key, action.value, 7, 0)

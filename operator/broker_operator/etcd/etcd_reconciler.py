@@ -264,7 +264,7 @@ class EtcdReconciler:
             log.warning("%s: %s", resource.id, what)
             await self._events.tell(resource.raw, Told(NORMAL, "DriftRepaired", what))
         for change in found:
-            if not await cluster.commit(change.compare, change.then):
+            if not await cluster.commit(change.compare, change.then, str(resource.id)):
                 raise Raced(f"keys of {resource.id} were changed meanwhile")
 
     async def _finish(

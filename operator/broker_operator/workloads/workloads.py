@@ -399,7 +399,7 @@ async def _limit(resource: Resource, cluster: Cluster) -> None:
     for change in entries.changes(
         cluster.keys, resource.uid, wanted, mark, cluster.config, cluster.managed, had
     ):  # fmt: skip
-        if not await cluster.commit(change.compare, change.then):
+        if not await cluster.commit(change.compare, change.then, str(resource.id)):
             raise Unmade(f"quotas of {resource.id} were changed meanwhile")
 
 

@@ -24,6 +24,7 @@ from broker.metadata.etcd import EtcdMetadata
 from broker.metadata.port import Change, Delete, Metadata, Put
 
 from ..spec.model import json_table
+from . import audit_lines
 from .possession import Holder, Possession
 
 log = logging.getLogger("stampede.operator")
@@ -158,10 +159,14 @@ class Cluster:
         """Live members that have not applied this revision of the configuration."""
         return sorted(id for id in self.members if self.applied.get(id, 0) < revision)
 
-    async def commit(self, compare: Sequence[tuple[str, int]], then: Sequence[Put | Delete]) -> int:
-        """As Metadata.commit, as long as the prefix is ours; what was written is known here at once."""
+    async def commit(
+        self, compare: Sequence[tuple[str, int]], then: Sequence[Put | Delete], who: str = "operator"
+    ) -> int:
+        """As Metadata.commit, as long as the prefix is ours; what was written is known here at once. who: the resource
+        that wants it, for the audit log."""
         revision = await self.metadata.commit([*compare, *self.possession.guard], then)
         if revision:
+            audit_lines.note(self.keys, who, then)
             for action in then:
                 part = "managed" if action.key.startswith(self.keys.managed) else "config"
                 if action.key.startswith((self.keys.managed, self.keys.config)):

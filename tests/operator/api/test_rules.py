@@ -63,6 +63,8 @@ CREATED: list[tuple[str, Spec, str]] = [
     (BROKER, {"owners": {"storage": {"size": "0"}}}, "size is nothing"),
     (BROKER, {"etcd": {"endpoints": ["http://etcd:2379"]}}, "is host:port"),
     (BROKER, {"etcd": {**ETCD, "userSecretName": "u"}}, "userSecretName needs tlsSecretName"),
+    (BROKER, {"etcd": {**ETCD, "rootSecretName": "r"}}, "rootSecretName needs tlsSecretName"),
+    (BROKER, {"etcd": {**ETCD, "authEnabled": True}}, "authEnabled needs rootSecretName"),
     (BROKER, {"redis": {"url": "redis://:secret@redis"}}, "put it into passwordSecretName"),
     (BROKER, settings(cluster={"pingMs": 400}), "deadAfterMs must be more than twice pingMs"),
     (BROKER, settings(cluster={"promiseMs": 100}), "promiseMs must be more than twice pingMs"),
