@@ -58,7 +58,7 @@ class Engine:
 
     number    which slot this is.    pending   what waits for commits, the latest last."""
 
-    __slots__ = ("_accepted", "_handlers", "_restore", "_slot", "changes", "number", "pending", "release")
+    __slots__ = ("_accepted", "_handlers", "_restore", "_slot", "changes", "number", "pending")
 
     def __init__(
         self,
@@ -75,8 +75,6 @@ class Engine:
         self.number = slot
         self.pending = self._slot.pending
         self._restore: slot_restore.Restore | None = None
-        self.release: Callable[[int, Turn], None] = partial(commit_release.release, self._slot)
-        """release(number, turn): every record of turns <= number is durable."""
         self._accepted = 0
         """Messages, when it was dispatched last."""
         self.changes = 0
@@ -292,6 +290,10 @@ class Engine:
         self.changes += 1
         redelivery.moved(self._slot, move, turn)
         recurring.moved(self._slot, move, turn)
+
+    def release(self, number: int, turn: Turn) -> None:
+        """Every record of turns <= number is durable."""
+        commit_release.release(self._slot, number, turn)
 
     def fetched(self, queue: int, runs: list[Run], turn: Turn) -> None:
         """The answer to a Fetch."""
