@@ -434,3 +434,10 @@ async def test_a_large_message_is_waited_for_at_the_end_where_it_is_to_last(benc
     session.receive(b"x" * 1000 + b"\0")
     writer.finished(Blob(7, 5000), "")
     assert len(session.slots()) == slots
+
+
+async def test_who_may_send_and_not_create_creates_none_of_several_destinations():
+    bench = Bench(CLASSIC, permissions={"#": {"send": "*"}})
+    session, _ = bench.session("classic")
+    session.receive(b"SEND\ndestination:/queue/a,/queue/b\n\n1\0")
+    assert [part.create for part in bench.port.last(Transact).parts] == [False, False]
