@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from functools import partial, wraps
+from functools import wraps
 from typing import Any
 from unittest.mock import patch
 
@@ -83,26 +83,14 @@ class Probes:
 
     def install(self, stack: ExitStack) -> None:
         """Looks at every turn in which an engine may hand something out."""
-        for name in ("flush", "handle", "fetched", "tick"):
+        for name in ("flush", "handle", "release", "fetched", "tick"):
             stack.enter_context(patch.object(Engine, name, self._watched(getattr(Engine, name))))
-        stack.enter_context(patch.object(Engine, "__init__", self._releasing(Engine.__init__)))
         stack.enter_context(patch("broker.engine.publishing.publish._spill", self._crowded(publish._spill)))
         stack.enter_context(patch.object(Node, "_hand_over", self._held_back(Node._hand_over)))
         stack.enter_context(patch.object(LinkServer, "_bury", self._buried(LinkServer._bury)))
         stack.enter_context(patch.object(Node, "_gathered", self._left_behind(Node._gathered)))
         stack.enter_context(patch.object(Node, "_begin", self._begun_without(Node._begin)))
         stack.enter_context(patch.object(EdgePeer, "_open", self._attached(EdgePeer._open)))
-
-    def _releasing(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """release() is no method of the class: each engine has its own."""
-
-        @wraps(original)
-        def made(engine: Engine, *args: Any, **named: Any) -> None:
-            original(engine, *args, **named)
-            release = engine.release
-            engine.release = partial(self._watched(lambda engine, *args: release(*args)), engine)
-
-        return made
 
     def _crowded(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
