@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = ("identity", "operator", "otel", "redis", "xpath")
+EXTRAS = ("identity", "operator", "otel", "redis", "store", "xpath")
 """What the Dockerfile installs."""
 SOURCES = "setuptools"
 """What makes a wheel of a library that has none: pip would fetch the newest one by itself, without a hash."""

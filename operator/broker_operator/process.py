@@ -15,6 +15,8 @@ from typing import NamedTuple
 from broker.seams.clock import SystemClock
 from broker.seams.memory import hand_back
 
+from .copies.backups import Backups
+from .copies.restores import Restores
 from .etcd.etcd_reconciler import EtcdReconciler
 from .kube.applying import Applier, owner_of
 from .kube.bundles import LABEL, Bundles
@@ -25,7 +27,7 @@ from .kube.kube import Kube
 from .kube.workqueue import WorkQueue
 from .spec import names
 from .spec.model import BrokerSpec, Resource, Table
-from .spec.names import ACCEPTOR, ADDRESS, BROKER, USER, Id
+from .spec.names import ACCEPTOR, ADDRESS, BACKUP, BROKER, RESTORE, USER, Id
 from .workloads.owners import Versions
 from .workloads.workloads import Workloads
 from .world import counts
@@ -82,6 +84,8 @@ class Operator:
         self.bundles = Bundles(kube, self.events, self.world.resources, options.bundles)
         self.costs = Costs(kube, self.clock)
         self.workloads: Workloads | None = None
+        self.backups: Backups | None = None
+        self.restores: Restores | None = None
         self._informers: list[Informer] = []
         self._live: dict[str, ChainMap[Id, Table]] = {}
         self._bundled: list[dict[Id, Table]] = []
@@ -110,8 +114,10 @@ class Operator:
             self.world, self.kube, self.statuses, self.events, self.applier, self._live, api, self.options.image,
             self.clock, self.options.any_template,
         )  # fmt: skip
+        args = self.world, self.kube, self.statuses, self._live, self.options.image, self.clock
+        self.backups, self.restores = Backups(*args), Restores(*args)
         # All resources before the first sweep: the keys of one that is not known yet would be given back.
-        for kind in names.PLURALS:
+        for kind in await self._kinds():
             for namespace in self.options.namespaces or ("",):
                 informer = Informer(self.kube, names.API_VERSION, kind, namespace, "", self._on_resource, shape=slim)
                 self._resources.append(informer.items)
@@ -162,6 +168,10 @@ class Operator:
             self._sweep_of(resource.id.namespace, resource.broker)
         if resource.id.kind == BROKER:
             for other in self._dependents(resource.id):
+                self.queue.add(other)
+        elif resource.id.kind == RESTORE:
+            broker = Id(BROKER, resource.id.namespace, resource.broker)
+            for other in (broker, *(id for id in self._dependents(broker) if id.kind == ACCEPTOR)):
                 self.queue.add(other)
 
     def _gone(self, id: Id) -> None:
@@ -262,6 +272,8 @@ class Operator:
             if id.kind in (BROKER, ACCEPTOR):
                 self.workloads.gone(id)
             self.keyed.gone(id)
+            if self.backups is not None:
+                self.backups.gone(id)
             return None
         if id.kind == BROKER:
             before = self.ownership.holds(id)
@@ -278,11 +290,14 @@ class Operator:
                 await self.connections.ensure(resource, resource.spec(BrokerSpec))
         elif self.ownership.others(resource):
             return None  # what becomes of its StompBroker has it looked at again
+        assert self.backups is not None and self.restores is not None
         work = {
             BROKER: self.workloads.broker,
             ACCEPTOR: self.workloads.acceptor,
             ADDRESS: self.keyed.address,
             USER: self.keyed.user,
+            BACKUP: self.backups.reconcile,
+            RESTORE: self.restores.reconcile,
         }[id.kind]
         return await work(resource)
 
@@ -295,6 +310,16 @@ class Operator:
             log.warning("%s: %s", id, why)
             if broker is not None:
                 await self.events.tell(broker.raw, Told(WARNING, "OwnerLost", why), owner)
+
+    async def _kinds(self) -> list[str]:
+        """Those that this cluster has: where somebody else installs the kinds, newer ones may be missing."""
+        found = []
+        for kind in names.PLURALS:
+            if kind in names.LATER and not await self.kube.serves(names.API_VERSION, kind):
+                log.warning("this cluster has no %s: apply deploy/crds (or the chart with crds.install)", kind)
+                continue
+            found.append(kind)
+        return found
 
     async def _begin(self, informer: Informer) -> None:
         self._informers.append(informer)
@@ -355,6 +380,7 @@ def managed(api: Versions) -> list[tuple[str, str]]:
         (api.policy, "PodDisruptionBudget"),
         (api.autoscaling, "HorizontalPodAutoscaler"),
         ("networking.k8s.io/v1", "NetworkPolicy"),
+        ("batch/v1", "Job"),
         (api.tcp_routes, "TCPRoute"),
         (api.tls_routes, "TLSRoute"),
     ]
@@ -371,6 +397,8 @@ def _secrets_of(resource: Resource) -> set[str]:
         return found | {etcd.get("rootSecretName", "")}
     if resource.id.kind == USER:
         return {(spec.get("passwordSecretRef") or {}).get("name", names.user_secret(resource.id.name))}
+    if resource.id.kind == BACKUP:
+        return {((spec.get("store") or {}).get("bucket") or {}).get("secretName", "")}
     if resource.id.kind == ACCEPTOR:
         return {(listener.get("tls") or {}).get("secretName", "") for listener in spec.get("listeners", [])}
     return set()

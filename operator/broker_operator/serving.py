@@ -76,6 +76,7 @@ def exposition(operator: Operator | None, leads: bool) -> str:
     for id, ends in sorted(expiries.items()):
         labels = f'resource_kind="{id.kind}",resource_namespace="{id.namespace}",resource_name="{id.name}"'
         lines.append(f"stampede_operator_certificate_expiry_seconds{{{labels}}} {ends:.0f}")
+    lines += _backups(operator)
     single = (
         ("workqueue_depth", "gauge", "Resources that wait to be looked at.", operator.queue.depth),
         ("resources", "gauge", "Custom resources that are known.", len(operator.world.resources)),
@@ -87,3 +88,19 @@ def exposition(operator: Operator | None, leads: bool) -> str:
         lines += [f"# HELP stampede_operator_{name} {help}", f"# TYPE stampede_operator_{name} {kind}"]
         lines.append(f"stampede_operator_{name} {value}")
     return "\n".join(lines) + "\n"
+
+
+def _backups(operator: Operator) -> list[str]:
+    found = operator.backups.states if operator.backups is not None else {}
+    if not found:
+        return []
+    labels = {id: f'resource_namespace="{id.namespace}",resource_name="{id.name}"' for id in sorted(found)}
+    lines = ["# HELP stampede_operator_backup_failed Whether the last attempt of a StompBackup failed.",
+             "# TYPE stampede_operator_backup_failed gauge"]  # fmt: skip
+    lines += [f"stampede_operator_backup_failed{{{text}}} {int(found[id].failed)}" for id, text in labels.items()]
+    taken = [f"stampede_operator_backup_taken_seconds{{{text}}} {found[id].taken:.0f}"
+             for id, text in labels.items() if found[id].taken]  # fmt: skip
+    if taken:
+        lines += ["# HELP stampede_operator_backup_taken_seconds The time that the last complete backup stands for.",
+                  "# TYPE stampede_operator_backup_taken_seconds gauge", *taken]  # fmt: skip
+    return lines

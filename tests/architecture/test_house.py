@@ -67,7 +67,7 @@ WRITTEN = {
     },
     "a protobuf message, or another library's object, that this module makes": {
         "admin.log.log_rows": {"reason": 1},
-        "app.commands.backup_cli": {"size": 1},
+        "app.copies.tars": {"size": 1},
         "link.edge_side.owner_link": {"batch": 1, "taken": 1},
         "link.owner_side.edge_peer": {"batch": 1, "pressure": 1, "taken": 1},
         "owner.replication.peer": {"seq": 1},

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from broker_operator.spec.model import Resource
-from broker_operator.spec.names import ACCEPTOR, ADDRESS, API_VERSION, BROKER, USER
+from broker_operator.spec.names import ACCEPTOR, ADDRESS, API_VERSION, BACKUP, BROKER, RESTORE, USER
 
 _numbers = count(1)
 
@@ -15,8 +15,10 @@ SPECS: dict[str, dict[str, Any]] = {
     ACCEPTOR: {"listeners": [{"name": "stomp", "port": 61613}]},
     ADDRESS: {"name": "orders"},
     USER: {},
+    BACKUP: {"store": {"volume": {"claimName": "backups"}}},
+    RESTORE: {"source": {"backupRef": {"name": "nightly"}}},
 }
-NAMES = {BROKER: "stomp", ACCEPTOR: "edge", ADDRESS: "orders", USER: "ada"}
+NAMES = {BROKER: "stomp", ACCEPTOR: "edge", ADDRESS: "orders", USER: "ada", BACKUP: "nightly", RESTORE: "monday"}
 
 
 def raw(kind: str, name: str = "", /, *, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> dict[str, Any]:

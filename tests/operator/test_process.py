@@ -13,7 +13,7 @@ from broker_operator import process
 from broker_operator.kube.kube import KubeError
 from broker_operator.kube.workqueue import WorkQueue
 from broker_operator.process import SWEEP, Operator, Options
-from broker_operator.spec.names import ACCEPTOR, ADDRESS, BROKER, PLURALS, USER, Id
+from broker_operator.spec.names import ACCEPTOR, ADDRESS, BACKUP, BROKER, PLURALS, USER, Id
 
 from tests.harness.waiting import eventually
 
@@ -32,11 +32,16 @@ class Server:
             self.held[each["kind"]].append(each)
         self.watches: dict[str, asyncio.Queue[Any]] = defaultdict(asyncio.Queue)
         self.lists: Counter[str] = Counter()
+        self.unknown = ""
 
     async def served(self) -> dict[str, list[str]]:
         return {}
 
+    async def serves(self, api_version: str, kind: str) -> bool:
+        return kind != self.unknown
+
     async def read_list(self, _: str, kind: str, namespace: str, selector: str = "", *, meta: bool = False) -> Table:
+        assert kind != self.unknown
         self.lists[kind] += 1
         return {"items": [{**item} for item in self.held[kind]], "metadata": {"resourceVersion": "1"}}
 
@@ -200,3 +205,11 @@ async def test_nobody_waits_for_what_is_gone():
     assert operator.keyed.pending == {STOMP: {Id(USER, "shop", "bob"): 8}}
     operator.keyed.gone(STOMP)
     assert operator.keyed.pending == {}
+
+
+async def test_a_kind_that_came_later_may_be_missing():
+    """Where somebody else applies the kinds, the operator's release may be newer."""
+    server = Server(raw(BROKER))
+    server.unknown = BACKUP
+    async with operating(server) as (operator, _):
+        assert [one.kind for one in operator.world.resources] == [BROKER]

@@ -7,13 +7,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from broker_operator.copies.backups import State
 from broker_operator.serving import Server, exposition
 from broker_operator.spec.names import BROKER, Id
 
 from tests.harness import free_ports
 
 
-def operator(ready: bool = True, workloads: Any = None) -> Any:
+def operator(ready: bool = True, workloads: Any = None, backups: Any = None) -> Any:
     id = Id(BROKER, "shop", "b")
     return SimpleNamespace(
         ready=ready,
@@ -22,6 +23,7 @@ def operator(ready: bool = True, workloads: Any = None) -> Any:
         applier=SimpleNamespace(drifts=5),
         keyed=SimpleNamespace(drifts=6),
         workloads=workloads,
+        backups=backups,
         world=SimpleNamespace(
             resources={id: None}, clusters={1: SimpleNamespace(known=True), 2: SimpleNamespace(known=False)}
         ),
@@ -82,3 +84,16 @@ def test_numbers_are_those_that_the_parts_counted():
     names = {line.split("{")[0].split()[0] for line in text.splitlines() if not line.startswith("#")}
     assert all(f"# HELP {name} " in text and f"# TYPE {name} " in text for name in names)
     assert "certificate" not in exposition(operator(), True)
+
+
+def test_backups_tell_whether_they_fail_and_how_old_they_are():
+    states = {
+        Id("StompBackup", "shop", "a"): State(False, 1_800_000_000.0),
+        Id("StompBackup", "shop", "b"): State(True, None),
+    }
+    found = numbers(exposition(operator(backups=SimpleNamespace(states=states)), True))
+    of = 'resource_namespace="shop",resource_name="'
+    assert found[f'stampede_operator_backup_taken_seconds{{{of}a"}}'] == "1800000000"
+    assert found[f'stampede_operator_backup_failed{{{of}a"}}'] == "0"
+    assert found[f'stampede_operator_backup_failed{{{of}b"}}'] == "1"
+    assert f'stampede_operator_backup_taken_seconds{{{of}b"}}' not in found

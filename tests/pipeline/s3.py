@@ -41,8 +41,20 @@ def missing() -> str:
     """What is not here."""
     if not JARS.is_dir():
         return "the jars of S3 are not here: make pipeline-jars fetches them from Maven"
-    names = ("moto", "flask", "flask_cors")
+    return missing_of_server()
+
+
+def missing_of_server(*more: str) -> str:
+    """What the server needs and is not here, or another library."""
+    names = ("moto", "flask", "flask_cors", *more)
     return next((f"{name} is not installed" for name in names if importlib.util.find_spec(name) is None), "")
+
+
+def as_variables(endpoint: str) -> dict[str, str]:
+    """How clients are told where it is, and who they are."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1",
+    }  # fmt: skip
 
 
 def fetch() -> None:

@@ -6,26 +6,31 @@ people go to stderr when the backup itself goes to stdout.
 
 from __future__ import annotations
 
-import io
 import os
 import sys
-import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from threading import Event
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
 from broker.core.errors import JournalError
 from broker.seams.clock import SystemClock
-from broker.seams.files import OsFile, OsFiles, open_file_limit, open_for_reading
+from broker.seams.files import OsFiles, open_file_limit, open_for_writing
 
 from .data_cli import folder_of, told
 from .options import Misuse, settings_of, source_options
 
+if TYPE_CHECKING:
+    from broker.app.copies.tars import TarTarget
+    from broker.journal.tools.restore import FolderTarget
+
 _LOST: Final = 3
-_PIECE: Final = 1 << 20
+_REPORT_BYTES: Final = 4000
+"""What Kubernetes takes of a container's last words is 4,096."""
 _SHORT_S: Final = 0.02
 """How long a step waits that found somebody else at work; less is not worth a pause."""
 
@@ -50,165 +55,82 @@ class _Pace:
             self._sleep(self._due - now)
 
 
-class _Pieces(io.RawIOBase):
-    """What comes in pieces, for a reader that asks for bytes."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = iter(pieces)
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._rest:
-            self._rest = next(self._pieces, b"")
-        n = min(len(buffer), len(self._rest))
-        buffer[:n], self._rest = self._rest[:n], self._rest[n:]
-        return n
-
-
-class _Out(io.RawIOBase):
-    """A file of ours, for a writer that goes from front to back."""
-
-    def __init__(self, file: OsFile) -> None:
-        self._file: OsFile | None = file
-        self._at = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        if self._file is None:
-            return len(data)
-        n = self._file.pwrite(data, self._at)
-        self._at += n
-        return n
-
-    def let_go(self) -> None:
-        """Nothing goes to the file any more."""
-        # A writer that is closed, or forgotten, writes what it has in memory: after close() the number of the file may
-        # be another one's.
-        self._file = None
-
-
-class _In(io.RawIOBase):
-    def __init__(self, file: OsFile) -> None:
-        self._file = file
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.pread(len(buffer), self._at)
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-
-class _TarTarget:
-    """One tar file (or stdout), `journal/…` inside, as it would lie in a data folder."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._file: OsFile | None = None
-        self._raw: _Out | None = None
-        if path == "-":
-            out: IO[bytes] = sys.stdout.buffer
-        else:
-            if os.path.lexists(path):
-                raise Misuse(f"{path} exists already.")
-            if os.path.lexists(path + ".partial"):
-                os.unlink(path + ".partial")
-            self._file = OsFiles().open(path + ".partial", create=True)
-            self._raw = _Out(self._file)
-            out = io.BufferedWriter(self._raw, _PIECE)
-        self._out = out
-        self._tar = tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - finish() closes it
-
-    def begin(self, nbytes: int) -> None:
-        if self._path != "-":
-            free = OsFiles().free_bytes(os.path.dirname(self._path) or ".")
-            if nbytes > free:
-                raise JournalError(f"{self._path}: {nbytes} bytes are to be copied, and there is room for {free}")
-
-    def file(self, name: str, size: int, pieces: Iterable[bytes]) -> None:
-        info = tarfile.TarInfo(f"journal/{name}")
-        info.size, info.mode, info.mtime = size, 0o600, SystemClock().wall_ms() // 1000
-        self._tar.addfile(info, io.BufferedReader(_Pieces(pieces), _PIECE))
-
-    def finish(self) -> None:
-        self._tar.close()
-        self._out.flush()
-        if self._file is not None:
-            self._file.sync()
-            self._file.close()
-            os.rename(self._path + ".partial", self._path)
-            OsFiles().sync_dir(os.path.dirname(self._path) or ".")
-
-    def abandon(self) -> None:
-        if self._raw is not None:
-            self._raw.let_go()
-            self._tar.close()
-            self._out.close()
-        if self._file is not None:
-            self._file.close()
-            os.unlink(self._path + ".partial")
-
-
-def _tarred(path: str) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """The files of a backup in a tar file. Nothing is unpacked by a name that stands in it."""
-    file = None if path == "-" else open_for_reading(path)
-    source: IO[bytes] = sys.stdin.buffer if file is None else io.BufferedReader(_In(file), _PIECE)
+@contextmanager
+def reported(path: str | None) -> Iterator[dict[str, Any]]:
+    """What is put into the dictionary, or why it failed, as JSON in that file: for whoever started this process."""
+    report: dict[str, Any] = {}
     try:
-        with tarfile.open(fileobj=source, mode="r|*") as tar:
-            for info in tar:
-                content = tar.extractfile(info) if info.isreg() else None
-                if content is None or not info.name.startswith("journal/"):
-                    raise JournalError(f"{info.name[:100]!r} is no file of a backup")
-                yield info.name.removeprefix("journal/"), iter(lambda: content.read(_PIECE), b"")  # noqa: B023 - at once
-    except tarfile.TarError as error:
-        raise JournalError(f"{path}: {error}") from None
+        yield report
+    except click.ClickException as error:
+        report = {"error": error.message[: _REPORT_BYTES - 100]}
+        raise
+    except Exception as error:
+        report = {"error": repr(error)[: _REPORT_BYTES - 100]}
+        raise
     finally:
-        if file is not None:
+        if path is not None:
+            file = open_for_writing(path)
+            file.pwrite(msgspec.json.encode(report)[:_REPORT_BYTES], 0)
             file.close()
+
+
+report_option = click.option("--report", metavar="FILE", help="Also write what was done, or why not, there as JSON.")
 
 
 @click.command("backup")
 @click.argument("target")
 @click.option("--rate", default=200, metavar="MB", help="Megabytes copied per second at most; 0: as fast as it goes.")
+@report_option
 @source_options
-def backup(target: str, rate: int, **options: Any) -> None:
+def backup(target: str, rate: int, report: str | None, **options: Any) -> None:
     """Copy the journal of a broker, which may be running, as it was at one moment.
 
-    TARGET is a data folder or a .tar file that does not exist yet, or - for a tar on stdout. Everything that was
-    receipted before, and not acknowledged by then, is in it once, and nothing later. Run it where the broker runs, as
-    the same user. Exit status 3: large bodies are damaged, and missing in the backup."""
+    TARGET is a data folder or a .tar file that does not exist yet, an object such as s3://bucket/folder/monday.tar, or
+    - for a tar on stdout. Everything that was receipted before, and not acknowledged by then, is in it once, and
+    nothing later. Run it where the broker runs, as the same user. Exit status 3: large bodies are damaged, and missing
+    in the backup."""
     from broker.journal.tools.backup import take
-    from broker.journal.tools.restore import FolderTarget
 
-    folder = folder_of(options)
-    settings = settings_of(**options).journal
-    open_file_limit()
-    with told():
-        tar = target == "-" or target.endswith(".tar")
-        sink = _TarTarget(target) if tar else FolderTarget(OsFiles(), os.path.join(target, "journal"))
-        try:
-            done = take(
-                OsFiles(), folder, sink, _Pace(rate * 1_000_000), SystemClock().wall_ms, settings.min_free_bytes
-            )
-            sink.finish()
-        except BaseException:
-            sink.abandon()
-            raise
+    with reported(report) as found:
+        folder = folder_of(options)
+        settings = settings_of(**options).journal
+        open_file_limit()
+        with told():
+            sink = _target(target)
+            try:
+                done = take(
+                    OsFiles(), folder, sink, _Pace(rate * 1_000_000), SystemClock().wall_ms, settings.min_free_bytes
+                )
+                sink.finish()
+            except BaseException:
+                sink.abandon()
+                raise
+        size = sum(done.files.values())
+        found |= {"bytes": size, "messages": done.messages, "takenMs": done.taken_ms, "lost": len(done.lost)}
     err = target == "-"
-    size = sum(done.files.values())
     click.echo(f"backup of {folder}: {len(done.files)} files, {size / 1e6:.1f} MB, {done.messages} messages", err=err)
     click.echo(_position(done.segment, done.offset, done.batch, done.taken_ms), err=err)
     for line in done.lost:
         click.echo(f"LOST: {line}", err=True)
     raise SystemExit(_LOST if done.lost else 0)
+
+
+def _target(target: str) -> TarTarget | FolderTarget:
+    from broker.app.copies.places import is_url, place_of, split
+    from broker.app.copies.tars import TarTarget
+    from broker.journal.tools.restore import FolderTarget
+
+    if target == "-":
+        return TarTarget(None, target)
+    if not target.endswith(".tar"):
+        if is_url(target):
+            raise Misuse(f"{target} has to end with .tar: an object is one file.")
+        return FolderTarget(OsFiles(), os.path.join(target, "journal"))
+    place, name = split(target)
+    try:
+        return TarTarget(place_of(place), name)
+    except FileExistsError:
+        raise Misuse(f"{target} exists already.") from None
 
 
 def _position(segment: int, offset: int, batch: int, taken_ms: int) -> str:
@@ -221,23 +143,64 @@ def _position(segment: int, offset: int, batch: int, taken_ms: int) -> str:
 @click.option(
     "--whole-cluster",
     is_flag=True,
-    help="For an owner: all owners are restored, and etcd from a snapshot that is older than these backups.",
+    help="For an owner: all owners are restored, and etcd from a copy that is older than these backups.",
 )
+@click.option(
+    "--unless-restored", is_flag=True, help="A data folder that was restored from this backup already is left as it is."
+)
+@report_option
 @source_options
-def restore(source: str, whole_cluster: bool, **options: Any) -> None:
+def restore(source: str, whole_cluster: bool, unless_restored: bool, report: str | None, **options: Any) -> None:
     """Make the journal of a data folder that has none (--data) from a backup, and check every byte.
 
-    SOURCE is what `stampede backup` has written: a folder, a tar file (also compressed), or - for stdin."""
-    from broker.journal.tools.restore import files_of, restore
+    SOURCE is what `stampede backup` has written: a folder, a tar file (also compressed), an object, or - for stdin."""
+    from broker.journal.tools.restore import restore
 
-    if source != "-" and not os.path.lexists(source):
-        raise Misuse(f"There is no {source}.")
-    folder = os.path.join(settings_of(**options).data, "journal")
-    files = OsFiles()
-    with told():
-        inside = files_of(files, os.path.join(source, "journal")) if os.path.isdir(source) else _tarred(source)
-        done = restore(files, inside, folder, marked=not whole_cluster)
+    with reported(report) as found:
+        folder = os.path.join(settings_of(**options).data, "journal")
+        files = OsFiles()
+        with told():
+            if unless_restored and _is_of(source, folder):
+                click.echo(f"{folder} was restored from it already")
+                return
+            done = restore(files, _inside(source), folder, marked=not whole_cluster)
+        size = sum(done.files.values())
+        found |= {"bytes": size, "messages": done.messages, "takenMs": done.taken_ms, "lost": len(done.lost)}
     click.echo(f"restored into {folder}: {len(done.files)} files, {done.messages} messages")
     click.echo(_position(done.segment, done.offset, done.batch, done.taken_ms))
     for line in done.lost:
         click.echo(f"LOST: {line}", err=True)
+
+
+def _inside(source: str) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Names and contents of the files of a backup. Raises JournalError, click.ClickException."""
+    from broker.app.copies.places import is_url, joined, place_of, split
+    from broker.app.copies.tars import tarred
+    from broker.journal.tools.restore import files_of
+
+    if source == "-":
+        return tarred(sys.stdin.buffer, source)
+    if not is_url(source) and os.path.isdir(source):
+        return files_of(OsFiles(), os.path.join(source, "journal"))
+    place, name = split(source)
+    try:
+        stream: IO[bytes] = joined(place_of(place).read(name))
+    except FileNotFoundError:
+        raise Misuse(f"There is no {source}.") from None
+    return tarred(stream, source)
+
+
+def _is_of(source: str, folder: str) -> bool:
+    """The folder is a whole journal with the identity of the copied one: it got its name when it was checked."""
+    from broker.seams.files import read_whole
+
+    try:
+        there = read_whole(os.path.join(folder, "identity"))
+    except FileNotFoundError:
+        return False
+    for name, pieces in _inside(source):
+        if name == "identity":
+            return b"".join(pieces) == there
+        for _ in pieces:
+            pass
+    raise JournalError(f"{source}: there is no `identity` in it")

@@ -40,7 +40,7 @@ def connect(settings: Settings) -> Metadata:
     return EtcdMetadata(settings.etcd)
 
 
-def _with(options: dict[str, Any], work: Callable[[Metadata, Keys, Settings], Awaitable[Answer]]) -> Answer:
+def with_cluster(options: dict[str, Any], work: Callable[[Metadata, Keys, Settings], Awaitable[Answer]]) -> Answer:
     """Runs `work` with a connection. Errors we raise on purpose become one line and exit status 1."""
     from broker.cluster.keys import Keys
 
@@ -63,7 +63,7 @@ def _picture(options: dict[str, Any]) -> Picture:
     from broker.cluster.operate import look
     from broker.cluster.planning.view import Policy
 
-    return _with(
+    return with_cluster(
         options, lambda metadata, keys, settings: look(metadata, keys, Policy.of(settings.cluster), settings.engine)
     )
 
@@ -244,7 +244,7 @@ def move(slot: int, owner: str, wait_s: float, **options: Any) -> None:
             waited += POLL_S
         return state
 
-    state = _with(options, work)
+    state = with_cluster(options, work)
     if state == "done":
         click.echo(f"{owner} leads slot {slot}.")
     elif wait_s:
@@ -258,7 +258,7 @@ def drain(owner: str, **options: Any) -> None:
     """Move everything away from OWNER, for good. `status` shows how far it is; restarts need no drain."""
     from broker.cluster.operate import set_cordon
 
-    changed = _with(options, lambda metadata, keys, _: set_cordon(metadata, keys, owner, True))
+    changed = with_cluster(options, lambda metadata, keys, _: set_cordon(metadata, keys, owner, True))
     click.echo(f"{owner} is being drained." if changed else f"{owner} already is being drained.")
 
 
@@ -269,7 +269,7 @@ def undrain(owner: str, **options: Any) -> None:
     """Let OWNER have slots again."""
     from broker.cluster.operate import set_cordon
 
-    changed = _with(options, lambda metadata, keys, _: set_cordon(metadata, keys, owner, False))
+    changed = with_cluster(options, lambda metadata, keys, _: set_cordon(metadata, keys, owner, False))
     click.echo(f"{owner} may have slots again." if changed else f"{owner} was not drained.")
 
 
@@ -282,7 +282,7 @@ def unshelve(slot: int, **options: Any) -> None:
     Their logs say why. What they have is kept; if it happens again, the slot is shelved again."""
     from broker.cluster.operate import unshelve as unshelve_slot
 
-    _with(options, lambda metadata, keys, _: unshelve_slot(metadata, keys, slot))
+    with_cluster(options, lambda metadata, keys, _: unshelve_slot(metadata, keys, slot))
     click.echo(f"Slot {slot} is tried again.")
 
 
@@ -300,7 +300,7 @@ def force(slot: int, owner: str, accept_data_loss: bool, **options: Any) -> None
         )
     from broker.cluster.operate import force as force_leader
 
-    record = _with(options, lambda metadata, keys, _: force_leader(metadata, keys, slot, owner))
+    record = with_cluster(options, lambda metadata, keys, _: force_leader(metadata, keys, slot, owner))
     click.echo(f"{owner} leads slot {slot} in epoch {record.epoch}.")
 
 
@@ -324,7 +324,7 @@ def dump(**options: Any) -> None:
                 ) else "…"  # fmt: skip
             _say({"key": item.key, "value": value, "revision": item.revision, "lease": item.lease})
 
-    _with(options, work)
+    with_cluster(options, work)
 
 
 @cluster.command()
@@ -414,7 +414,7 @@ def _commands(table: _Table) -> click.Group:
     @click.argument("name", default="", metavar=f"[{metavar}]")
     @source_options
     def get(name: str, **options: Any) -> None:
-        _say(_with(options, lambda metadata, keys, _: _tables(metadata, table.prefix(keys), name)))
+        _say(with_cluster(options, lambda metadata, keys, _: _tables(metadata, table.prefix(keys), name)))
 
     @group.command("set", help=f"Change settings of {metavar}; NAME= without a value takes one back.")
     @click.argument("name", metavar=metavar)
@@ -434,7 +434,7 @@ def _commands(table: _Table) -> click.Group:
             await _warn_of_last(metadata, table, keys, settings, name)
             return await metadata.delete(table.key(keys, name))
 
-        if not _with(options, work):
+        if not with_cluster(options, work):
             raise Failure(f"There is no entry {name} among the {table.plural} of the cluster.")
         click.echo(f"Removed {name}.")
 
@@ -489,7 +489,7 @@ def _change(options: dict[str, Any], table: _Table, name: str, values: tuple[str
             await _warn_of_last(metadata, table, keys, settings, name)
         return await edit_table(metadata, table.key(keys, name), {**changes, **checked})
 
-    return _with(options, work)
+    return with_cluster(options, work)
 
 
 @cluster.group()
@@ -501,7 +501,7 @@ def users() -> None:
 @source_options
 def users_list(**options: Any) -> None:
     """Names, one per line."""
-    for name in sorted(_with(options, lambda metadata, keys, _: _tables(metadata, keys.config_users, ""))):
+    for name in sorted(with_cluster(options, lambda metadata, keys, _: _tables(metadata, keys.config_users, ""))):
         click.echo(name)
 
 
@@ -531,7 +531,7 @@ def users_set(name: str, passcode_stdin: bool, groups: tuple[str, ...], **option
         click.echo(weak, err=True)
     hashed = hash_passcode(passcode)
     changes = {"hash": hashed, "previous": None, **({"groups": checked} if groups else {})}
-    _with(options, lambda metadata, keys, _: edit_table(metadata, keys.user(name), changes))
+    with_cluster(options, lambda metadata, keys, _: edit_table(metadata, keys.user(name), changes))
     click.echo(f"User {name} may log in at every edge.")
 
 
@@ -554,7 +554,7 @@ def users_groups(name: str, groups: tuple[str, ...], **options: Any) -> None:
             raise Failure(f"There is no user {name}.")
         await edit_table(metadata, keys.user(name), {"groups": checked or None})
 
-    _with(options, work)
+    with_cluster(options, work)
     click.echo(f"{name} belongs to {', '.join(checked) or 'no group'}.")
 
 
@@ -563,6 +563,6 @@ def users_groups(name: str, groups: tuple[str, ...], **options: Any) -> None:
 @source_options
 def users_remove(name: str, **options: Any) -> None:
     """Remove user NAME."""
-    if not _with(options, lambda metadata, keys, _: metadata.delete(keys.user(name))):
+    if not with_cluster(options, lambda metadata, keys, _: metadata.delete(keys.user(name))):
         raise Failure(f"There is no user {name}.")
     click.echo(f"Removed {name}.")

@@ -70,6 +70,14 @@ def _owners() -> Schema:
     return table("The processes that keep messages.", properties, default={})
 
 
+def _restore_from() -> Schema:
+    return table(
+        "Owners start when this StompRestore of the same namespace has filled their disks. For a new broker only.",
+        {"name": text("Name of the StompRestore.")},
+        ["name"],
+    )
+
+
 def _etcd() -> Schema:
     endpoint: Schema = {"type": "string", "maxLength": 253}
     endpoints = ruled(
@@ -316,6 +324,7 @@ def spec() -> Schema:
         "owners": _owners(),
         "replication": replication,
         "etcd": _etcd(),
+        "restoreFrom": _restore_from(),
         "redis": _redis(),
         "tls": tls,
         "settings": _settings(),
@@ -337,6 +346,10 @@ def spec() -> Schema:
         Rule(
             "self.replication.factor <= self.owners.replicas",
             "spec.replication.factor is above spec.owners.replicas; lower it or add owners.",
+        ),
+        Rule(
+            "!has(self.restoreFrom) || (has(oldSelf.restoreFrom) && oldSelf.restoreFrom == self.restoreFrom)",
+            "spec.restoreFrom cannot be set or changed later, because owners have their disks; make a new broker.",
         ),
     )
 

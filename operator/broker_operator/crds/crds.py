@@ -1,4 +1,4 @@
-"""The four CustomResourceDefinitions, and the files that are made of them.
+"""The CustomResourceDefinitions, and the files that are made of them.
 
 Rule: generated; `stampede-operator crds` writes the files and a test compares. Must not know a cluster.
 """
@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from ..spec.names import ACCEPTOR, ADDRESS, BROKER, GROUP, PLURALS, USER, VERSION
+from ..spec.names import ACCEPTOR, ADDRESS, BACKUP, BROKER, GROUP, PLURALS, RESTORE, USER, VERSION
 from ..spec.schema import Schema
-from . import crd_acceptor, crd_address, crd_broker, crd_user
+from . import crd_acceptor, crd_address, crd_backup, crd_broker, crd_restore, crd_user
 from .rules import Rule, ruled
 
 _NAME_MOST = 40
@@ -21,6 +21,8 @@ _KINDS: dict[str, tuple[ModuleType, str]] = {
     ACCEPTOR: (crd_acceptor, "sacc"),
     ADDRESS: (crd_address, "addr"),
     USER: (crd_user, "su"),
+    BACKUP: (crd_backup, "sbk"),
+    RESTORE: (crd_restore, "srs"),
 }
 _SCALE = {
     BROKER: (".spec.owners.replicas", ".status.owners.replicas", ".status.owners.selector"),
@@ -31,6 +33,8 @@ _ABOUT = {
     ACCEPTOR: "StompAcceptor is a pool of edges: the ports that clients connect to.",
     ADDRESS: "Address is an address with its queues and diverts, or settings of all addresses that match a pattern.",
     USER: "StompUser is somebody who may log in.",
+    BACKUP: "StompBackup copies all owners of a broker, by the clock, into a volume or a bucket.",
+    RESTORE: "StompRestore fills the disks of a new broker from a backup, before its owners start.",
 }
 _REASON = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
 _CONDITION: Schema = {
@@ -76,11 +80,11 @@ def schema_of(kind: str) -> Schema:
             "status": status,
         },
     }
-    if kind not in (BROKER, ACCEPTOR):
+    if kind in (ADDRESS, USER):
         return root
     rule = Rule(
         f"size(self.metadata.name) <= {_NAME_MOST} && !self.metadata.name.contains('.')",
-        f"metadata.name is longer than {_NAME_MOST} characters or has a dot; names of Services are made of it.",
+        f"metadata.name is longer than {_NAME_MOST} characters or has a dot; names of its objects are made of it.",
     )
     return ruled(root, rule)
 

@@ -1,6 +1,6 @@
 """ConfigMaps that hold custom resources: how a Helm chart that brings the kinds brings resources of them as well.
 
-A ConfigMap with the label `stampede.dev/resources: "true"` holds manifests of our four kinds, one per key. They become
+A ConfigMap with the label `stampede.dev/resources: "true"` holds manifests of our kinds, one per key. They become
 resources that belong to it: they go when it goes.
 
 Who may write ConfigMaps is not who may make users of a broker. So a ConfigMap counts when a Secret of the same name in

@@ -133,6 +133,12 @@ def turned(resource: Resource, status: Table) -> list[Told]:
             found += _scaling(old, new)
         elif type == "Rebalancing" and not same and new["reason"] != "Idle":
             found.append(Told(NORMAL, f"Rebalance{new['reason']}", new["message"]))
+        elif type == "Succeeded" and not same and new["reason"] != "NoneYet":
+            found.append(Told(NORMAL if new["status"] == "True" else WARNING, f"Backup{new['reason']}", new["message"]))
+        elif type == "Complete" and not same and new["reason"] in ("Complete", "Failed"):
+            found.append(
+                Told(NORMAL if new["status"] == "True" else WARNING, f"Restore{new['reason']}", new["message"])
+            )
         elif type == "CertificatesValid" and not same and new["status"] == "False":
             found.append(Told(WARNING, f"Certificate{new['reason']}", new["message"]))
         elif type == "OwnersReady" and not same and new["reason"] == "SecretMissing":

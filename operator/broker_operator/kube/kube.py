@@ -40,6 +40,7 @@ _PLURALS = {
     "NetworkPolicy": "networkpolicies",
     "TCPRoute": "tcproutes",
     "TLSRoute": "tlsroutes",
+    "Job": "jobs",
     "Lease": "leases",
     "Event": "events",
 }

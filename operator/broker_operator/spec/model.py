@@ -206,8 +206,13 @@ class AddressOwner(_Spec, frozen=True):
     resources: list[str]
 
 
+class Named(_Spec, frozen=True):
+    name: str
+
+
 class BrokerSpec(_Spec, frozen=True):
     etcd: Etcd
+    restore_from: Named | None = None
     image: str = ""
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: list[Table] = []
@@ -224,6 +229,52 @@ class BrokerSpec(_Spec, frozen=True):
     quotas: list[Table] = []
     network_policy: bool = True
     scrapers: Scrapers = Scrapers()
+
+
+class VolumeStore(_Spec, frozen=True):
+    claim_name: str
+
+
+class BucketStore(_Spec, frozen=True):
+    url: str
+    endpoint: str = ""
+    region: str = ""
+    secret_name: str = ""
+
+
+class Store(_Spec, frozen=True):
+    volume: VolumeStore | None = None
+    bucket: BucketStore | None = None
+
+
+class Retention(_Spec, frozen=True):
+    keep: int = 7
+
+
+class BackupSpec(_Spec, frozen=True):
+    store: Store
+    broker_ref: Ref = Ref()
+    schedule: str = ""
+    time_zone: str = "UTC"
+    suspend: bool = False
+    retention: Retention = Retention()
+    megabytes_per_second: int = 50
+    deadline_seconds: int = 3600
+    resources: Table = {}
+
+
+class RestoreSource(_Spec, frozen=True):
+    backup_ref: Named | None = None
+    store: Store | None = None
+    folder: str = ""
+    run: str = ""
+
+
+class RestoreSpec(_Spec, frozen=True):
+    source: RestoreSource
+    broker_ref: Ref = Ref()
+    deadline_seconds: int = 3600
+    resources: Table = {}
 
 
 def version_of(item: Table) -> int:

@@ -21,6 +21,10 @@ OPERATOR = f"{GROUP}/operator"
 """Annotation of a StompBroker: NAMESPACE/LEASE of the operator that it belongs to (ownership.py)."""
 REBALANCE = f"{GROUP}/rebalance"
 """Annotation of a StompBroker: the id of the rebalance that is approved (rebalancing.py)."""
+RUN = f"{GROUP}/run"
+"""Annotation of a StompBackup: any text; another one makes another backup at once."""
+COPY_LABEL = f"{GROUP}/copy"
+"""Label of a Job: the StompBackup or StompRestore that it belongs to."""
 CONFIG_HASH = f"{GROUP}/config-hash"
 """Annotation of pod templates: another ConfigMap rolls the pods."""
 APPLIED = f"{GROUP}/applied"
@@ -41,13 +45,23 @@ CA_DIR = "/etc/stampede-ca"
 ADMIN_TLS_DIR = "/etc/stampede-admin"
 DATA_DIR = "/var/lib/stampede"
 DATA_CLAIM = "data"
+COPIES_DIR = "/backup"
+LAST_WORDS = "/dev/termination-log"
+"""Where a container says what it has done, or why not, for its pod's status."""
 
 BROKER = "StompBroker"
 ACCEPTOR = "StompAcceptor"
 ADDRESS = "Address"
 USER = "StompUser"
+BACKUP = "StompBackup"
+RESTORE = "StompRestore"
 
-PLURALS = {BROKER: "stompbrokers", ACCEPTOR: "stompacceptors", ADDRESS: "addresses", USER: "stompusers"}
+PLURALS = {
+    BROKER: "stompbrokers", ACCEPTOR: "stompacceptors", ADDRESS: "addresses", USER: "stompusers",
+    BACKUP: "stompbackups", RESTORE: "stomprestores",
+}  # fmt: skip
+LATER = (BACKUP, RESTORE)
+"""Kinds that came later: an operator may meet a cluster without them."""
 
 
 class Id(NamedTuple):
@@ -79,6 +93,10 @@ def ordinal_of(broker: str, owner: str) -> int | None:
 
 def admin_service(workload: str) -> str:
     return f"{workload}-admin"
+
+
+def data_claim(broker: str, ordinal: int) -> str:
+    return f"{DATA_CLAIM}-{owner_pod(broker, ordinal)}"
 
 
 def components_secret(broker: str) -> str:

@@ -198,7 +198,7 @@ def _stateful_set(
         "updateStrategy": {"type": "RollingUpdate"},
         "selector": {"matchLabels": names.selector(name, "owner")},
         "template": pod_template(names.labels(name, "owner"), config_hash, pod, owners.template),
-        "volumeClaimTemplates": [_claim(spec)],
+        "volumeClaimTemplates": [claim_spec(spec)],
     }
     if live is not None:
         # Immutable: the live ones stay, whatever a later release would make. Claims grow by themselves (claims()).
@@ -208,7 +208,8 @@ def _stateful_set(
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": set_spec}
 
 
-def _claim(spec: BrokerSpec) -> Table:
+def claim_spec(spec: BrokerSpec) -> Table:
+    """The template of the owners' claims."""
     storage = spec.owners.storage
     claim: Table = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage.size}}}
     if storage.storage_class_name:

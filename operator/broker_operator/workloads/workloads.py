@@ -104,7 +104,7 @@ class Workloads:
             return None
         workload = Id("StatefulSet", resource.id.namespace, names.owner_name(resource.id.name))
         live = self._objects["StatefulSet"].get(workload)
-        wanted = spec.owners.replicas
+        wanted = 0 if self._world.restoring(resource) else spec.owners.replicas
         current = int(live["spec"].get("replicas", wanted)) if live else wanted
         there = int(live.get("status", {}).get("replicas", 0)) if live else 0
         holding = cluster.holding() if cluster else {}
@@ -157,7 +157,7 @@ class Workloads:
             return None
         accepted = Condition("Accepted", True, "Accepted")
         live = Id("Deployment", resource.id.namespace, names.edge_name(resource.id.name)) in self._objects["Deployment"]
-        if not live and self._world.unsure(broker):
+        if not live and (self._world.unsure(broker) or self._world.restoring(broker)):
             await self._say_acceptor(resource, spec, accepted)
             return REFUSED_AGAIN_S
         try:
@@ -264,7 +264,10 @@ class Workloads:
         elif cluster is not None and not cluster.asked and accepted.status and resource.status.get("conditions"):
             return  # an operator that has just started knows nothing yet: what the last one has seen stands until then
         all_up = Condition("OwnersReady", up >= wanted, "Ready" if up >= wanted else "Waiting", f"{up} of {wanted}")
-        if not all_up.status and live and (missing := await self._missing(resource, spec)):
+        held = self._world.restoring(resource)
+        if held and not there:
+            all_up = Condition("OwnersReady", False, "Restoring", held)
+        elif not all_up.status and live and (missing := await self._missing(resource, spec)):
             all_up = Condition("OwnersReady", False, "SecretMissing", f"{up} of {wanted}; {missing}")
         scaling = Condition("ScalingDown", bool(step.reason), step.reason or "Idle", _progress(step))
         # They say nothing of Ready before they end: who is told thirty days ahead has nothing broken.
@@ -272,8 +275,11 @@ class Workloads:
         fields["certificatesNotAfter"] = rfc3339(ends) if ends is not None else None
         ended = (certificates,) if certificates.reason == "Expired" else ()
         needed = (accepted, *ended, reachable, all_up, replicated)
-        moving = (rebalance,) if rebalance is not None else ()
-        found = (accepted, reachable, all_up, replicated, scaling, *moving, certificates, ready(*needed))
+        more = (rebalance,) if rebalance is not None else ()
+        if spec.restore_from is not None:
+            reason = "Waiting" if held else "Restored"
+            more = (*more, Condition("Restored", not held, reason, held or f"by StompRestore {spec.restore_from.name}"))
+        found = (accepted, reachable, all_up, replicated, scaling, *more, certificates, ready(*needed))
         await self._statuses.write(resource, new_status(resource, found, fields, self._now()))
 
     async def _parts_certificates(self, resource: Resource, spec: BrokerSpec) -> tuple[Condition, float | None]:

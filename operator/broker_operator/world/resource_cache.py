@@ -17,7 +17,7 @@ from broker.cluster.keys import Keys
 from broker.core.errors import BrokerError
 
 from ..spec.model import BrokerSpec, Resource, Table, UserSpec, version_of
-from ..spec.names import ADDRESS, BROKER, USER, Id, etcd_prefix
+from ..spec.names import ADDRESS, BROKER, RESTORE, USER, Id, etcd_prefix
 from .circles import Circles
 from .cluster import Cluster
 from .entries import of_address
@@ -117,6 +117,21 @@ class ResourceCache:
         cluster = self.clusters.get(broker.id)
         return not (cluster is not None and cluster.possession.held) and not own_etcd(broker)
 
+    def restoring(self, broker: Resource) -> str:
+        """Why its owners do not start yet, "": nothing holds them up. Once restored, for ever."""
+        asks = broker.spec(BrokerSpec).restore_from
+        if asks is None or _is(broker, "Restored"):
+            return ""
+        found = self.resources.get(Id(RESTORE, broker.id.namespace, asks.name))
+        if found is None or found.leaving:
+            return f"there is no StompRestore {asks.name} (spec.restoreFrom); make it"
+        if _is(found, "Complete"):
+            return ""
+        said = [one for one in found.status.get("conditions", []) if one["type"] == "Complete"]
+        return (
+            f"StompRestore {asks.name}: {said[0]['reason']} {said[0]['message']}".rstrip() if said else "not begun yet"
+        )
+
     def broker_of(self, resource: Resource) -> Resource | None:
         found = self.resources.get(Id(BROKER, resource.id.namespace, resource.broker))
         return found if found is not None and not found.leaving else None
@@ -140,6 +155,10 @@ def own_etcd(broker: Resource) -> bool:
     hosts = [one.removeprefix("https://").removeprefix("http://").rpartition(":")[0] for one in etcd.endpoints]
     ours = (f".{namespace}.svc", f".{namespace}.svc.cluster.local")
     return not etcd.prefix and all("." not in host or host.endswith(ours) for host in hosts)
+
+
+def _is(resource: Resource, type: str) -> bool:
+    return any(one["type"] == type and one["status"] == "True" for one in resource.status.get("conditions", []))
 
 
 def _age(resource: Resource) -> tuple[str, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import io
+import json
 import os
 import tarfile
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from broker.app.commands import backup_cli as subject
 from broker.app.commands.backup_cli import backup, restore
+from broker.app.copies import places
 from broker.core.errors import JournalError
 from broker.journal.journal import Journal
 from broker.journal.tools import backup as tool
@@ -98,26 +99,12 @@ def test_what_fails_leaves_nothing_behind(data, tmp_path, monkeypatch, target):
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and data not in path.parents]
 
 
-def test_what_a_tar_that_failed_had_in_memory_goes_into_nobodys_file(tmp_path):
-    """A writer that is forgotten writes what it has left; the number of its file may be another one's by then."""
-    target = subject._TarTarget(str(tmp_path / "copy.tar"))
-    target.file("identity", 3, [b"abc"])
-    number = target._file.fd
-    target.abandon()
-    (tmp_path / "mine").write_bytes(b"mine")
-    with open(tmp_path / "mine", "rb+") as mine:
-        assert mine.fileno() == number, "else this test says nothing"
-        del target
-        gc.collect()
-    assert (tmp_path / "mine").read_bytes() == b"mine"
-
-
 def test_more_than_there_is_room_for_is_not_begun(data, tmp_path, monkeypatch):
     class Full(OsFiles):
         def free_bytes(self, path: str) -> int:
             return 1000
 
-    monkeypatch.setattr(subject, "OsFiles", Full)
+    monkeypatch.setattr(places, "OsFiles", Full)
     done = run(backup, tmp_path / "copy.tar", "--data", data)
     assert done.exit_code == 1 and "there is room for 1000" in done.output
     assert not list(tmp_path.glob("copy.tar*"))
@@ -131,19 +118,6 @@ def test_large_bodies_that_are_missing_are_a_status_of_its_own(data, tmp_path, m
     done = run(backup, tmp_path / "copy.tar", "--data", data)
     assert done.exit_code == 3 and done.stderr == "LOST: body 12\n"
     assert "position: segment ff, offset 7, batch 2; 1970-01-01T00:00:00.000Z" in done.stdout
-
-
-def test_a_disk_that_is_full_when_it_is_given_up_keeps_nothing_either(tmp_path):
-    target = subject._TarTarget(str(tmp_path / "copy.tar"))
-    target.file("identity", 3, [b"abc"])
-
-    def full(data, at):
-        raise OSError(28, "No space left on device")
-
-    file = target._file
-    target._file = target._raw._file = SimpleNamespace(pwrite=full, close=file.close)
-    target.abandon()
-    assert not list(tmp_path.iterdir())
 
 
 def tar(path, **files: bytes):
@@ -230,11 +204,6 @@ def test_without_a_rate_nothing_waits_but_for_somebody_else_at_work():
     assert slept == [subject._SHORT_S]
 
 
-def test_a_reader_gets_pieces_in_bytes_as_it_asks():
-    reader = io.BufferedReader(subject._Pieces([b"abc", b"", b"defgh"][::2]), 4)
-    assert reader.read(2) == b"ab" and reader.read(4) == b"cdef" and reader.read() == b"gh" and reader.read() == b""
-
-
 def test_the_file_of_a_tar_is_synced_before_it_has_its_name(data, tmp_path, monkeypatch):
     done: list[str] = []
     rename, open = os.rename, OsFiles.open
@@ -255,7 +224,37 @@ def test_the_file_of_a_tar_is_synced_before_it_has_its_name(data, tmp_path, monk
         def sync_dir(self, path: str) -> None:
             done.append("folder")
 
-    monkeypatch.setattr(subject, "OsFiles", Files)
-    monkeypatch.setattr(subject.os, "rename", lambda a, b: (done.append("rename"), rename(a, b))[1])
+    monkeypatch.setattr(places, "OsFiles", Files)
+    monkeypatch.setattr(places.os, "rename", lambda a, b: (done.append("rename"), rename(a, b))[1])
     assert run(backup, tmp_path / "copy.tar", "--data", data).exit_code == 0
     assert done == ["sync", "rename", "folder"]
+
+
+def test_whoever_started_it_is_told_what_was_done_or_why_not(data, tmp_path):
+    """As a container's last words."""
+    words = tmp_path / "words"
+    assert run(backup, tmp_path / "copy.tar", "--data", data, "--report", words).exit_code == 0
+    told = json.loads(words.read_text())
+    assert told["messages"] == 7 and told["bytes"] > 2000 and told["takenMs"] > 10**12 and told["lost"] == 0
+    assert run(backup, tmp_path / "copy.tar", "--data", data, "--report", words).exit_code == 2
+    assert "exists already" in json.loads(words.read_text())["error"]
+    assert run(restore, tmp_path / "copy.tar", "--data", tmp_path / "new", "--report", words).exit_code == 0
+    assert json.loads(words.read_text())["messages"] == 7
+
+
+def test_restoring_once_more_is_no_fault_of_the_same_backup_and_one_of_another(data, tmp_path):
+    """A pod that had restored and was taken away before anybody saw it is started again."""
+    run(backup, tmp_path / "copy.tar", "--data", data)
+    again = restore, tmp_path / "copy.tar", "--data", tmp_path / "new", "--unless-restored"
+    assert run(*again).exit_code == 0
+    done = run(*again)
+    assert done.exit_code == 0 and "already" in done.stdout and kept(tmp_path / "new") == list(range(1, 8))
+    other = tmp_path / "other/journal"
+    Journal.open(OsFiles(), str(other), settings()).close(clean=True)
+    done = run(*again[:3], tmp_path / "other", "--unless-restored")
+    assert done.exit_code == 1 and "is not empty" in done.output
+
+
+def test_an_object_is_one_file(data):
+    done = run(backup, "s3://bucket/copy", "--data", data)
+    assert done.exit_code == 2 and "has to end with .tar" in done.output

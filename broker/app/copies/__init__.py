@@ -1,0 +1,1 @@
+"""Copies of brokers: where they lie, and what belongs to one of a whole cluster."""
