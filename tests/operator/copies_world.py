@@ -9,7 +9,7 @@ from broker_operator.kube.events import Events
 from broker_operator.kube.kube import KubeError
 from broker_operator.spec import names
 from broker_operator.spec.names import BROKER, Id
-from broker_operator.world.resource_cache import World
+from broker_operator.world.resource_cache import ResourceCache
 from broker_operator.world.statuses import Statuses
 
 from .builders import raw
@@ -89,7 +89,7 @@ class Site:
 
     def __init__(self, kind: str, reconciler: type, broker: dict[str, Any] | None = None, **spec: Any) -> None:
         self.server, self.clock = Server(), Clock()
-        self.world = World(lambda id: None)
+        self.world = ResourceCache(lambda id: None)
         self.statuses = Statuses(self.server, self.world, Events(self.server, self.clock))  # type: ignore[arg-type]
         args = self.world, self.server, self.statuses, self.server.objects, "stampede:1", self.clock
         self.reconciler = reconciler(*args)

@@ -19,7 +19,7 @@ from ..spec import names
 from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339, seconds_of
 from ..spec.model import BackupSpec, BrokerSpec, Resource, Table
 from ..spec.names import Id
-from ..world.resource_cache import World
+from ..world.resource_cache import ResourceCache
 from ..world.statuses import Statuses
 from .jobs import COMPLETE, METADATA, Step, finished, job, job_name, last_words, root_of, why_failed, why_waiting
 from .schedule import Schedule
@@ -45,8 +45,8 @@ class Backups:
     """objects: kind → the live objects, as informers have them. image: of brokers that name none."""
 
     def __init__(
-        self, world: World, kube: Kube, statuses: Statuses, objects: Mapping[str, Mapping[Id, Table]], image: str,
-        clock: Clock,
+        self, world: ResourceCache, kube: Kube, statuses: Statuses, objects: Mapping[str, Mapping[Id, Table]],
+        image: str, clock: Clock,
     ) -> None:  # fmt: skip
         self._world = world
         self._kube = kube

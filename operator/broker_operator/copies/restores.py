@@ -18,7 +18,7 @@ from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, re
 from ..spec.model import BackupSpec, BrokerSpec, Resource, RestoreSpec, Store, Table
 from ..spec.names import Id
 from ..workloads.owners import claim_spec
-from ..world.resource_cache import World
+from ..world.resource_cache import ResourceCache
 from ..world.statuses import Statuses
 from .backups import LOOK_S, NOW_S, folder_of
 from .jobs import METADATA, Step, claim_of, finished, job, job_name, last_words, root_of, why_failed, why_waiting
@@ -42,8 +42,8 @@ class Restores:
     """objects: kind → the live objects, as informers have them. image: of brokers that name none."""
 
     def __init__(
-        self, world: World, kube: Kube, statuses: Statuses, objects: Mapping[str, Mapping[Id, Table]], image: str,
-        clock: Clock,
+        self, world: ResourceCache, kube: Kube, statuses: Statuses, objects: Mapping[str, Mapping[Id, Table]],
+        image: str, clock: Clock,
     ) -> None:  # fmt: skip
         self._world = world
         self._kube = kube
