@@ -134,7 +134,8 @@ async def test_a_new_broker_from_a_backup(world: World, own_etcd: Server, tmp_pa
                 await world.becomes(BACKUP, world.broker, "Succeeded", "Complete")
                 node.cancel()
             found = (await world.get(BACKUP, world.broker))["status"]
-            assert found["last"]["messages"] >= 3 * MESSAGES and found["last"]["bytes"] > 1000 and "nextAt" in found
+            assert found["last"]["messages"] >= 3 * MESSAGES and found["last"]["bytes"] > 1000
+            await world.until(lambda: has_next(world))
             assert await all_told(world, world.broker, "BackupComplete", 1)
             assert [one.failed for one in operator.backups.states.values()] == [False]
             for process in cluster.processes:
@@ -181,6 +182,10 @@ async def restore(world: World, broker: str, source: Table) -> None:
     spec = {"brokerRef": {"name": broker}, "source": source}
     body = {"apiVersion": API_VERSION, "kind": RESTORE, "metadata": meta, "spec": spec}
     world.made.append(await world.kube.create(body))
+
+
+async def has_next(world: World) -> bool:
+    return "nextAt" in (await world.get(BACKUP, world.broker))["status"]
 
 
 async def is_held(world: World, broker: str) -> bool:
