@@ -14,6 +14,7 @@ import msgspec
 
 from broker.cluster.keys import Keys, escape, last_part
 from broker.core.errors import JournalError
+from broker.core.numbers import natural
 from broker.core.slots import Member, SlotRecord
 from broker.metadata.port import Metadata, Put
 
@@ -63,7 +64,8 @@ def _ordered(owners: Iterable[str]) -> list[str]:
 
     def key(name: str) -> tuple[str, int, str]:
         head, _, tail = name.rpartition("-")
-        return (head, int(tail), "") if tail.isdigit() else (name, -1, "")
+        number = natural(tail)
+        return (name, -1, "") if number is None else (head, number, "")
 
     return sorted((name for name in owners if "@" not in name), key=key)
 
