@@ -179,7 +179,7 @@ class OwnerProcess(ClusterProcess):
                 self.reads.joined(self.membership)
             self.membership.listen(self._on_members)
             self._on_members()
-            self.suspicions = Suspicions(self.metadata, self.keys, self.membership, self.clock)
+            self.suspicions = Suspicions(self.metadata, self.keys, self.membership, self.table, self.clock)
             self._begun = Begun.SUSPECTING
             await self.suspicions.start()
             self._every("suspect", REPEAT_S, self._suspect)

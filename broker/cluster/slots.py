@@ -45,6 +45,17 @@ class SlotTable:
         """listener(slot, record): after every change, also of those found at start(); None = the record is gone."""
         self._listeners.append(listener)
 
+    def peers_of(self, owner: str) -> set[str]:
+        """Owners that a replication stream joins with it: they follow what it leads, or lead what it follows."""
+        peers: set[str] = set()
+        for record in self.records.values():
+            if record.leader == owner:
+                peers.update(record.replicas)
+            elif owner in record.replicas and record.leader:
+                peers.add(record.leader)
+        peers.discard(owner)
+        return peers
+
     async def start(self) -> None:
         """Raises MetadataRefused; waits while the store gives no answer."""
         await self._watched.start()

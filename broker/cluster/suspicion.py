@@ -1,8 +1,13 @@
 """Early revocation: an owner that its peers cannot reach is declared dead before its lease runs out.
 
 Whoever cannot talk to an owner writes a suspicion of exactly that registration (boot and lease). Any owner that sees
-fresh ones of a majority of the other live owners revokes the lease; the controller may be the dead one, so it is
+fresh ones of a majority of those who could know revokes the lease; the controller may be the dead one, so it is
 not left to it. Being wrong is safe: epochs fence, promises forbid overlap (docs/adr/0004).
+
+Who could know are the live owners that share a slot with it, one of them leading: nobody else has a stream to it. Of
+fifty owners these are two, as placement has it (cluster/planning), and the others would never say a word. A single one
+is no jury, because each of two that cannot talk would have the other declared dead: then, and where it shares nothing,
+a majority of all others must say so, or its lease has to run out.
 
 A suspicion rests on an attempt to reach that owner that failed. One that began before either of us was registered as we
 are now (the store was away, say, and all leases ran out) says nothing about whom we reach now.
@@ -23,6 +28,7 @@ from broker.seams.clock import Clock
 
 from .keys import Keys
 from .membership import Membership
+from .slots import SlotTable
 from .tasks import Tasks
 from .watched import RETRY_S, Watched
 
@@ -45,7 +51,8 @@ class Suspicion(msgspec.Struct, frozen=True):
 class Suspicions:
     """report() and clear() may be called as often as one likes, from the hot path: they write nothing themselves."""
 
-    def __init__(self, metadata: Metadata, keys: Keys, membership: Membership, clock: Clock) -> None:
+    def __init__(self, metadata: Metadata, keys: Keys, membership: Membership, table: SlotTable, clock: Clock) -> None:
+        self._table = table
         self._metadata = metadata
         self._keys = keys
         self._membership = membership
@@ -166,13 +173,17 @@ class Suspicions:
         member = owners.get(suspect)
         if member is None or not member.lease or not self._membership.up or member.lease in self._revoking:
             return
+        others = owners.keys() - {suspect}
+        jury = self._table.peers_of(suspect) & others
+        if len(jury) < 2:
+            jury = others
         votes = sorted(
             reporter
             for (about, reporter), (suspicion, at) in self._theirs.items()
-            if about == suspect and reporter != suspect and reporter in owners and now - at < FRESH_S
+            if about == suspect and reporter in jury and now - at < FRESH_S
             and (suspicion.boot, suspicion.lease) == (member.boot, member.lease)
         )  # fmt: skip
-        if len(votes) > (len(owners) - 1) // 2:
+        if len(votes) > len(jury) // 2:
             log.warning("%s is declared dead: %s cannot reach it", suspect, ", ".join(votes))
             self._revoking.add(member.lease)
             self._tasks.spawn(self._revoke(suspect, member.lease), f"revocation of {suspect}")

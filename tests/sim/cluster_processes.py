@@ -85,7 +85,7 @@ class Admin:
     async def stop(self) -> None: ...
 
 
-def seams(world: World, stack: ExitStack) -> None:
+def seams(world: World, stack: ExitStack, slots: int = SLOTS) -> None:
     """Puts the simulated seams under production code. What is made belongs to the host whose code makes it."""
 
     def here() -> Host:
@@ -107,7 +107,7 @@ def seams(world: World, stack: ExitStack) -> None:
         stack.enter_context(patch(name, replacement))
     stack.enter_context(everywhere(token, lambda nbytes: f"{entropy.getrandbits(8 * nbytes):0{2 * nbytes}x}"))
     stack.enter_context(everywhere(number, lambda bits: entropy.getrandbits(bits - 1) + 1))
-    stack.enter_context(everywhere("SLOTS", SLOTS))
+    stack.enter_context(everywhere("SLOTS", slots))
     hurry = world.random.choice((0.2, 0.2, 1.0))
     for constant in LEISURELY:
         stack.enter_context(patch(constant, hurry))

@@ -48,3 +48,68 @@ def test_names_that_are_known_need_no_store():
             await directory.claim("b", "x")
 
     simulate(scenario)
+
+
+def test_names_that_many_claim_at_once_are_written_together():
+    """Each by itself would cost the store a sync each: the last of a crowd waited for longer than it may take."""
+
+    async def scenario(world: World) -> None:
+        client = world.client()
+        client.latency = lambda: 0.1
+        directory = SubscriptionDirectory(client, KEYS)
+        await directory.start()
+        began, revision = world.loop.now, world.store.revision
+        claims = [directory.claim(f"c{n}.news", "news") for n in range(1000)]
+        assert await asyncio.gather(*claims, directory.claim("c7.news", "sport")) == [None] * 1000 + ["news"]
+        assert world.store.revision - revision <= 11
+        assert world.loop.now - began < 3
+
+    simulate(scenario)
+
+
+def test_a_name_that_somebody_has_keeps_nobody_else_waiting_nor_out():
+    async def scenario(world: World) -> None:
+        one, two = (SubscriptionDirectory(world.client(), KEYS) for _ in range(2))
+        for each in (one, two):
+            await each.start()
+        await one.claim("b", "x")  # two is not told of it before the store is asked
+        assert two.address_of("b") is None
+        await asyncio.gather(two.claim("a", "x"), two.claim("b", "y"), two.claim("c", "x"))
+        assert {name: two.address_of(name) for name in "abc"} == {"a": "x", "b": "x", "c": "x"}
+
+    simulate(scenario)
+
+
+def test_a_store_that_gives_no_answer_is_waited_for_once():
+    async def scenario(world: World) -> None:
+        directory = SubscriptionDirectory(world.client(), KEYS)
+        await directory.start()
+        world.store.stop()
+        began = world.loop.now
+        answers = await asyncio.gather(*(directory.claim(f"c{n}", "x") for n in range(500)), return_exceptions=True)
+        assert all(isinstance(answer, MetadataUnavailable) for answer in answers)
+        assert world.loop.now - began < 5
+        world.store.start()
+        assert await directory.claim("c1", "x") is None
+
+    simulate(scenario)
+
+
+def test_who_goes_while_a_name_is_written_harms_nobody():
+    async def scenario(world: World) -> None:
+        client = world.client()
+        client.latency = lambda: 0.1
+        directory = SubscriptionDirectory(client, KEYS)
+        await directory.start()
+        tasks = [asyncio.get_running_loop().create_task(directory.claim(f"c{n}", "x")) for n in range(3)]
+        await asyncio.sleep(0.05)
+        tasks[1].cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert answers[0] is None and answers[2] is None and isinstance(answers[1], asyncio.CancelledError)
+        waiting = asyncio.get_running_loop().create_task(directory.claim("late", "x"))
+        await asyncio.sleep(0.05)
+        await directory.stop()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    simulate(scenario)

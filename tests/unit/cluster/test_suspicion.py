@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from broker.cluster.controller import MASS_S
 
@@ -111,5 +112,68 @@ def test_an_attempt_from_before_a_registration_says_nothing_about_it():
         for owner in (b, c):
             accuse(owner, a, owner.clock.monotonic() - 0.1)
         await world.until(lambda: len(a.lost) == 2, 1)
+
+    simulate(scenario)
+
+
+SIX = ("a", "b", "c", "d", "e", "f")
+
+
+async def six(world: World) -> tuple[Owner, list[Owner], list[Owner]]:
+    """One of six, those that share slots with it, and the rest."""
+    owners = {owner.me.id: owner for owner in world.start(*SIX)}
+    await world.until(lambda: world.led_by(*SIX) and all(len(r.isr) == 3 for r in world.records().values()))
+    await asyncio.sleep(2)
+    peers = owners["b"].slots.peers_of("a")
+    assert 2 <= len(peers) < 5
+    rest = owners.keys() - peers - {"a"}
+    return owners["a"], [owners[name] for name in sorted(peers)], [owners[name] for name in sorted(rest)]
+
+
+def test_of_many_owners_those_that_have_streams_to_it_declare_one_dead():
+    """Nobody else would ever say that it cannot be reached."""
+
+    async def scenario(world: World) -> None:
+        suspect, peers, _ = await six(world)
+        suspect.kill()
+        for owner in peers:
+            accuse(owner, suspect)
+        assert await world.until(lambda: all(r.leader != "a" for r in world.records().values())) < 0.3
+
+    simulate(scenario)
+
+
+def test_of_many_owners_one_peer_and_all_strangers_declare_nobody_dead():
+    async def scenario(world: World) -> None:
+        suspect, peers, rest = await six(world)
+        for _ in range(4):
+            for owner in (peers[0], *rest):
+                accuse(owner, suspect)
+            await asyncio.sleep(0.5)
+        assert not suspect.lost and suspect.membership.up
+
+    simulate(scenario)
+
+
+def test_with_a_single_peer_a_majority_of_all_others_is_asked():
+    """Each of two that cannot talk would have the other declared dead."""
+
+    async def scenario(world: World) -> None:
+        world.settings = replace(world.settings, replicas=2)
+        owners = {owner.me.id: owner for owner in world.start("a", "b", "c", "d")}
+        await world.until(lambda: world.led_by("a", "b", "c", "d"))
+        await asyncio.sleep(3)
+        pair = next(
+            (one, *owners["a"].slots.peers_of(one)) for one in owners if len(owners["a"].slots.peers_of(one)) == 1
+        )
+        suspect, peer = owners[pair[0]], owners[pair[1]]
+        for _ in range(4):
+            accuse(peer, suspect)
+            await asyncio.sleep(0.5)
+        assert not suspect.lost
+        for owner in owners.values():
+            if owner is not suspect:
+                accuse(owner, suspect)
+        await world.until(lambda: bool(suspect.lost), 1)
 
     simulate(scenario)

@@ -119,7 +119,7 @@ class Owner:
         self.slots.listen(self.on_record)
         self.plans = Steps(self.clock).kind("plan")
         self.controller = Controller(self.metadata, KEYS, settings, self.membership, self.slots, self.clock, self.plans)
-        self.suspicions = Suspicions(self.metadata, KEYS, self.membership, self.clock)
+        self.suspicions = Suspicions(self.metadata, KEYS, self.membership, self.slots, self.clock)
         await self.membership.start()
         await self.slots.start()
         await self.controller.start()
