@@ -18,7 +18,7 @@ from .tasks import Tasks
 from .watched import Watched
 
 
-class Claim:
+class NameClaim:
     """A new name that somebody wants for an address. `answer`: see SubscriptionDirectory.claim."""
 
     __slots__ = ("address", "answer", "name")
@@ -46,7 +46,7 @@ class SubscriptionDirectory:
         self._metadata = metadata
         self._keys = keys
         self._watched = Watched(metadata, keys.subscriptions, lambda changes: None)
-        self._claims: list[Claim] = []
+        self._claims: list[NameClaim] = []
         """Not written yet, in the order in which they were made."""
         self._writing = False
         self._tasks = Tasks()
@@ -81,7 +81,7 @@ class SubscriptionDirectory:
         known = self.address_of(name)
         if known is not None:
             return None if known == address else known
-        claim = Claim(name, address)
+        claim = NameClaim(name, address)
         self._claims.append(claim)
         if not self._writing:
             self._writing = True
@@ -103,7 +103,7 @@ class SubscriptionDirectory:
     # ── names that are new ─────────────────────────────────────────────────────────────────────────
 
     async def _write_claims(self) -> None:
-        claims: list[Claim] = []
+        claims: list[NameClaim] = []
         try:
             while self._claims:
                 claims, self._claims = self._claims[:BATCH], self._claims[BATCH:]
@@ -118,7 +118,7 @@ class SubscriptionDirectory:
             for claim in (*claims, *self._claims):  # those without an answer: this edge stops
                 claim.answer.cancel()
 
-    async def _write(self, claims: list[Claim]) -> None:
+    async def _write(self, claims: list[NameClaim]) -> None:
         """All in one transaction; when somebody has one of the names, each on its own. Raises MetadataUnavailable."""
         first = {claim.name: claim for claim in reversed(claims)}
         try:
@@ -133,7 +133,7 @@ class SubscriptionDirectory:
                 except MetadataRefused as error:
                     claim.fail(error)
 
-    async def _put(self, claims: list[Claim]) -> None:
+    async def _put(self, claims: list[NameClaim]) -> None:
         """Answers all of them, or (somebody has one of the names by now) none: nothing was written then."""
         pairs = [(self._keys.subscription(claim.name), claim.address.encode()) for claim in claims]
         revision = await self._metadata.commit([(key, 0) for key, _ in pairs], [Put(*pair) for pair in pairs])
@@ -142,7 +142,7 @@ class SubscriptionDirectory:
                 self._watched.adopt(Change(key, value, revision))
                 claim.tell(None)
 
-    async def _claim_alone(self, claim: Claim) -> str | None:
+    async def _claim_alone(self, claim: NameClaim) -> str | None:
         key = self._keys.subscription(claim.name)
         while True:
             known = self.address_of(claim.name)
