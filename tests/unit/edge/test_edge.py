@@ -322,7 +322,7 @@ async def test_messages_follow_new_partitions_when_subscriptions_are_there():
     one = bench.edge.routes.slots("a")
     bench.edge.configure(EngineSettings(addresses={"a": {"partitions": 4}}))
     for _ in range(200):
-        if bench.edge._sent_partitions("a") == 4:
+        if bench.edge.growth.sent_partitions("a") == 4:
             break
         await asyncio.sleep(0.01)
-    assert len(one) == 1 and len(bench.edge.routes.slots("a")) == 4 and bench.edge._sent_partitions("a") == 4
+    assert len(one) == 1 and len(bench.edge.routes.slots("a")) == 4 and bench.edge.growth.sent_partitions("a") == 4
