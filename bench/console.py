@@ -5,7 +5,9 @@
 
 `--queues`, `--connections`, `--seconds` set the size; a process needs a file for each connection (`ulimit -n`). Prints
 one line of JSON. first_paint_ms: a fresh headless Chromium, from the navigation to its first contentful paint;
-figures_ms: until the busiest queues are on the page. A console is the stream of events that its overview watches.
+figures_ms: until the busiest queues are on the page.
+api_cpu_ms: of the broker's processor, for one question.
+A console is the stream of events that its overview watches.
 p99_us: open loop, `--rate` a second, in turns without and with consoles, medians of `--turns`.
 
 Rule: the broker is a process of its own, asked through its ports alone.
@@ -118,7 +120,9 @@ async def painted(folder: Path, url: str) -> tuple[float, float]:
 def look(broker: Broker, options: argparse.Namespace, folder: Path) -> dict[str, object]:
     fill(broker, options.queues)
     with connected(broker, options.connections):
+        used = broker.cpu()
         times = sorted(ask(broker, ASKED[n % len(ASKED)])[0] for n in range(options.asked))
+        used = broker.cpu() - used
         paint, figures = asyncio.run(painted(folder, f"http://127.0.0.1:{broker.admin_port}/console"))
         alone, beside = [], []
         for _ in range(options.turns):
@@ -129,6 +133,7 @@ def look(broker: Broker, options: argparse.Namespace, folder: Path) -> dict[str,
         "queues": options.queues, "connections": options.connections, "asked": options.asked,
         "api_p50_ms": round(times[len(times) // 2] * 1000, 1),
         "api_p99_ms": round(times[len(times) * 99 // 100] * 1000, 1),
+        "api_cpu_ms": round(used / options.asked * 1000, 1),
         "first_paint_ms": round(paint), "figures_ms": round(figures),
         "p99_us": round(statistics.median(alone)), "p99_us_five_consoles": round(statistics.median(beside)),
         "p99_each": [[round(a), round(b)] for a, b in zip(alone, beside, strict=True)],

@@ -192,14 +192,16 @@ class Acting:
         host = host_of(call.path["queue"])
 
         def back(origin: letters.DeadLetterOrigin) -> MoveTarget | None:
-            wanted = (address is None or origin.address == address) and (reason is None or origin.reason == reason)
             if host_of(origin.address) != host or origin.address.startswith((RECURRING, TEMPORARY)):
                 return None  # a client has written that
-            if not origin.address or not wanted or not self._reading.allowed(call.who, origin.address):
+            if not origin.address or not self._reading.allowed(call.who, origin.address):
                 return None
             return MoveTarget(origin.address, origin.queue or None)
 
-        return await self._carry(call, lambda _: MoveOrder(back, bare=True))
+        def asked(origin: letters.DeadLetterOrigin) -> bool:
+            return (address is None or origin.address == address) and (reason is None or origin.reason == reason)
+
+        return await self._carry(call, lambda _: MoveOrder(back, bare=True, asked=asked))
 
     async def _carry(self, call: Call, order: Callable[[dict[str, Any]], MoveOrder]) -> Any:
         """order: by the part of the queue."""

@@ -61,13 +61,14 @@ class MoveOrder(NamedTuple):
     """to   where each message goes: by where it comes from; None of it: it stays where it is.
     gone   the messages are settled and sent nowhere (a purge).    bare   labels of dead letters are taken off.
     expired   when (epoch ms) they count as expired, and are labelled so; 0: they do not.
-    rate   messages a second; 0: as fast as it goes."""
+    rate   messages a second; 0: as fast as it goes.    asked   what it is about, by where it comes from; None: all."""
 
     to: Callable[[DeadLetterOrigin], MoveTarget | None]
     bare: bool = False
     gone: bool = False
     expired: int = 0
     rate: int = 0
+    asked: Callable[[DeadLetterOrigin], bool] | None = None
 
 
 class MoveReport:
@@ -226,11 +227,16 @@ class _Work:
 
     def _sort(self, run: Run, at: int, batches: list[_Batch], open_: dict[MoveTarget | None, _Batch]) -> None:
         target: MoveTarget | None = None
-        if not self._order.gone:
-            target = self._order.to(origin(run, at))
+        order = self._order
+        if not order.gone:
+            whence = origin(run, at)
+            if order.asked is not None and not order.asked(whence):
+                self._kept += 1
+                return
+            target = order.to(whence)
             if target is None:
                 self._kept += 1
-                self._report.stays("it does not say where it comes from, or is not among what was asked for", 1)
+                self._report.stays("it does not say where it comes from, or comes from where you may manage nothing", 1)
                 return
             if target in self._refused:
                 self._kept += 1

@@ -78,6 +78,9 @@ async def test_dead_letters_go_back(api):
     assert (await done(api, "dlq")).splitlines()[1].split() == ["DLQ::DLQ", "orders", "orders", "rejected", "2"]
     assert (await done(api, "queue", "retry", "DLQ")).startswith("2 messages")
     assert [row["body"] for row in json.loads(await done(api, "messages", "orders", "-o", "json"))] == ["a", "b"]
+    for headers in (labels, ("_AMQ_ORIG_ADDRESS:mail", "_AMQ_ORIG_QUEUE:mail")):
+        await api.call("POST", "/addresses/DLQ/messages", 201, body="d", headers=list(headers))
+    assert (await done(api, "queue", "retry", "DLQ", "--address", "orders")).startswith("1 messages"), "not about mail"
     await send(api, "lost", "c")
     stays = await run(api, "queue", "retry", "lost")
     assert stays.exit_code == 1 and "does not say where it comes from" in stays.stderr
