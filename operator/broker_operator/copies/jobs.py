@@ -48,7 +48,7 @@ def job(
     """limits: `resources` of the container, {}: nothing is said."""
     component = "backup" if resource.id.kind == names.BACKUP else "restore"
     labels = {**names.labels(broker, component), names.COPY_LABEL: resource.id.name}
-    found, mounts = volumes(broker, spec, names.owner_name(broker), "owners")
+    found, mounts = volumes(broker, spec, names.owner_name(broker), "owners", "copies")
     if step.claim:
         keep = ("config", "tmp")
         found = [one for one in found if one["name"] in keep]
@@ -63,7 +63,7 @@ def job(
         "image": image,
         "imagePullPolicy": spec.image_pull_policy,
         "command": [*step.command, "--report", names.LAST_WORDS],
-        "env": [*environment(), *([] if step.claim else etcd_user(spec, "owners")), *_access(store)],
+        "env": [*environment(), *([] if step.claim else etcd_user(spec, "copies")), *_access(store)],
         "resources": limits or {"requests": dict(_ASKED)},
         "securityContext": secured(),
         "volumeMounts": mounts,

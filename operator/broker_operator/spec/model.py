@@ -173,8 +173,9 @@ class Etcd(_Spec, frozen=True):
     auth_enabled: bool = False
 
     def login(self, role: str) -> EtcdLogin:
-        """Of `owners` or `edges`."""
-        own: EtcdLogin = getattr(self, role)
+        """Of `owners` or `edges`; or of `copies`: what a backup holds and a restore writes are keys of all roles, so
+        where there are roles its Jobs come in as root."""
+        own: EtcdLogin = EtcdLogin(user_secret_name=self.root_secret_name) if role == "copies" else getattr(self, role)
         return EtcdLogin(
             tls_secret_name=own.tls_secret_name or self.tls_secret_name,
             user_secret_name=own.user_secret_name or self.user_secret_name,
