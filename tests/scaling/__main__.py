@@ -32,7 +32,7 @@ def beyond(seen: Seen, idle: Seen, *ways: str) -> float:
 def measured(owners: int, edges: int) -> list[str]:
     began = time.perf_counter()
     with Cluster(owners, edges) as cluster:
-        streams, store = cluster.streams(), cluster.world.store
+        streams, store = cluster.streams(), cluster.store
         keys, watches = len(store.keys), store.watches
         idle = cluster.look(IDLE_S)
         edge = cluster.add_edge()

@@ -200,7 +200,8 @@ class Cluster:
     def __init__(self, owners: int, edges: int, zones: int = 1) -> None:
         self.world = BigWorld(owners * 10_007 + edges)
         self.owners, self.edges = owners, edges
-        self.loop = self.world.loop
+        self.loop: BigLoop = self.world.loop  # type: ignore[assignment]  # its World's is of a wider type
+        self.store: BigStore = self.world.store  # type: ignore[assignment]
         self.ports: dict[str, Any] = {}
         self.records: dict[int, SlotRecord] = {}
         self._zones = zones
@@ -221,9 +222,11 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         seams(self.world, self._stack, SLOTS)
-        logging.getLogger("stampede").setLevel(logging.CRITICAL)
+        logger = logging.getLogger("stampede")
+        self._stack.callback(logger.setLevel, logger.level)
+        logger.setLevel(logging.CRITICAL)
         self._count_streams()
-        self.world.store.listeners.append(self._on_change)
+        self.store.listeners.append(self._on_change)
         for n in range(self.owners):
             self._owner(n)
         for n in range(self.edges):
@@ -317,7 +320,7 @@ class Cluster:
         return self.during(lambda: self.loop.run_for(seconds))
 
     def during(self, act: Callable[[], Any]) -> Seen:
-        before = (self.loop.now, Counter(self._messages), Counter(self._nbytes), Counter(self.world.store.asked),
+        before = (self.loop.now, Counter(self._messages), Counter(self._nbytes), Counter(self.store.asked),
                   Counter(self.loop.used))  # fmt: skip
         act()
         used: Counter[str] = Counter()
@@ -325,7 +328,7 @@ class Cluster:
             used[kind_of(name)] += spent / 1e6
         return Seen(
             self.loop.now - before[0], self._messages - before[1], self._nbytes - before[2],
-            self.world.store.asked - before[3], used,
+            self.store.asked - before[3], used,
         )  # fmt: skip
 
     # ── what happens ───────────────────────────────────────────────────────────────────────────────
