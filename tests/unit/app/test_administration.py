@@ -134,7 +134,7 @@ class Recorder:
 
 
 @pytest.mark.parametrize("notifications", [True, False])
-def test_everybody_is_given_to_everybody_once(monkeypatch, notifications):
+async def test_everybody_is_given_to_everybody_once(monkeypatch, notifications):
     made: list[tuple[Any, ...]] = []
 
     class FakeApi:

@@ -25,7 +25,7 @@ from tests.harness.waiting import eventually
 
 # Says who it is and that it serves, and ends when something comes in.
 SERVES = """
-import asyncio, sys, time, msgspec
+import asyncio, sys, os, time, msgspec
 QUIET = False
 from broker.app.edges.start import WorkerStart
 from broker.app.edges.talk import TALK_SERVICE, Talk
@@ -34,7 +34,7 @@ start = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerStart)
 async def main():
     async def answer(kind, about):
         if kind == "die":
-            sys.exit(3)
+            os._exit(3)  # at once: an exit by exception lets all tasks end first
         if kind in ("silent", "users" if QUIET else "silent"):
             await asyncio.sleep(60)
         if kind == "hang":
@@ -66,6 +66,7 @@ async def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(module, "WORKER", ("-c", SERVES))
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(module, "BEGINS", 10**6)  # steps are short here, and Python takes its time to start
     clock, failed, server = SystemClock(), [], Server()
     ids = IdRegistry("refuse", lambda *lost: made.lost_id(*lost))
     registry = Registry(ids, LocalNames(), LocalTokens(clock))
@@ -95,7 +96,9 @@ async def test_all_are_asked_and_who_does_not_answer_is_left_out(crew, monkeypat
 
 @pytest.mark.parametrize("how", ["stopped", "hangs"])
 async def test_one_that_stands_still_is_replaced_and_said_before_that(crew, monkeypatch, caplog, how):
-    monkeypatch.setattr(module, "PING_S", 0.05)
+    monkeypatch.setattr(
+        module, "PING_S", 0.3
+    )  # one that has to wait for a processor must not look as if it stood still
     made = crew.made
     await made.start([{}, {}])
     first = made.members[0]
@@ -104,12 +107,13 @@ async def test_one_that_stands_still_is_replaced_and_said_before_that(crew, monk
         os.kill(pid, signal.SIGSTOP)
     else:
         first.talk.tell("hang")
-    await eventually(lambda: first.slow)
-    assert made.serving() == 1 and list(made.slow()) == [1]
+    await eventually(lambda: first.slow and made.serving() == 1)
+    assert list(made.slow()) == [1]
     assert await made.ask_all("echo") == {2: [2, "echo", None]}, "nobody waits for it"
     await eventually(lambda: made.restarts == 1 and made.serving() == 2)
-    assert first.process.pid != pid and not made.slow() and made.members[1].unanswered < module.SLOW
-    assert "edge process 1 is replaced: it has not answered for 0.5 s" in caplog.text
+    assert first.process.pid != pid
+    assert "edge process 1 is replaced: it has not answered for 3 s" in caplog.text
+    assert "edge process 2 is replaced" not in caplog.text
 
 
 async def test_one_that_never_serves_is_replaced_and_ends_the_broker_at_last(crew, monkeypatch, caplog):
@@ -124,7 +128,7 @@ async def test_one_that_never_serves_is_replaced_and_ends_the_broker_at_last(cre
 
 async def test_who_does_not_say_that_it_knows_the_users_is_replaced(crew, monkeypatch, caplog):
     """It would go on with those of before, and whoever has changed them was told that they are in use."""
-    monkeypatch.setattr(module, "PING_S", 0.01)
+    monkeypatch.setattr(module, "PING_S", 0.3)
     monkeypatch.setattr(module, "SLOW", 10**6)
     monkeypatch.setattr(module, "WORKER", ("-c", SERVES.replace("QUIET = False", "QUIET = True")))
     await crew.made.start([{}])
@@ -153,11 +157,10 @@ async def test_what_a_process_had_said_before_it_ended_is_heard(crew, monkeypatc
     link = FramedDialer(asyncio.get_running_loop()).dial(start.path, "edge", talk)
     await talk.ask("hello\"""",
     ).replace(
-        "sys.exit(3)",
+        "os._exit(3)",
         """
             for n in range(40):
                 link.send(b"%d" % n * 100)
-            import os
             os._exit(3)""",
     )
     monkeypatch.setattr(module, "WORKER", ("-c", says))
