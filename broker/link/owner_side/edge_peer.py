@@ -243,8 +243,14 @@ class EdgePeer:
         flight = self._flight
         while flight and flight[0][0] <= taken:
             for attached, (consumer, count) in flight.popleft()[1].items():
-                # By identity: a consumer that attached again since has told what it holds.
-                if attached.confirm and self.consumers.get(consumer) is attached and self.leads(attached.slot):
+                # By identity: a consumer that attached again since has told what it holds. Nor behind an Open that it
+                # has not attached behind yet: what it was handed before, its edge has taken, but perhaps thrown away.
+                if (
+                    attached.confirm
+                    and self.consumers.get(consumer) is attached
+                    and self.leads(attached.slot)
+                    and self._openings.get(attached.slot) == attached.opening
+                ):
                     commands.append(Confirm(attached.slot, consumer, count))
 
     def _open(self, command: Open) -> None:

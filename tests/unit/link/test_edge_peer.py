@@ -214,6 +214,16 @@ def test_who_attached_again_has_told_what_it_holds(bench):
     assert bench.says(taken=batch) == []
 
 
+def test_nothing_is_confirmed_between_an_open_and_the_attachment_behind_it(bench):
+    """Of two Opens on their way the edge heeds the answer to the last: what came behind the first has reached nobody.
+    A Resume may stand a batch behind its Open, and what the edge has taken is told before it."""
+    bench.attaches()
+    bench.deliver()
+    batch = bench.sends()
+    assert bench.says(Open(SLOT, EPOCH), taken=batch - 1) == []
+    assert bench.says(taken=batch) == []
+
+
 def test_nothing_is_confirmed_for_a_slot_that_is_led_elsewhere_now(bench):
     bench.attaches()
     bench.deliver()
