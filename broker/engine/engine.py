@@ -150,6 +150,7 @@ class Engine:
 
     def wake_some(self, part: Publish, turn: Turn) -> bool:
         """Some of those who sleep and are to get it are awake now. True: there may be more."""
+        self.changes += 1
         return attach.wake_some(self._slot, part, turn)
 
     @property

@@ -62,3 +62,13 @@ def test_those_are_woken_some_at_a_time_who_get_the_message(default, routing, fi
     woken = world.engine.wake_some(message, world.turn())
     world.do(message)
     assert sum([got(world.effects, n) == [b"m"] for n in others]) == (len(others) if woken else 0)
+
+
+def test_who_has_looked_at_the_slot_hears_of_those_who_were_woken():
+    """Lists were those of before until the message itself had come (owner/shard/known_slots.py)."""
+    world = World()
+    for n in range(1, WOKEN + 7):
+        world.subscribe(n, "a.*", routing=MULTICAST)
+    before = world.engine.changes
+    assert world.engine.wake_some(Publish(7, 9, 0, "a.x", MULTICAST, run_of(b"m")), world.turn())
+    assert world.engine.changes > before
