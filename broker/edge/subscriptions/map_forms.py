@@ -100,7 +100,7 @@ def to_json(entries: Entries) -> bytes:
             return value == "true"
         if kind not in _NUMBERS:
             return value
-        number = _finite(value) if kind in ("float", "double") else integer(value)
+        number = _finite(value) if kind in ("float", "double") else _long(value)
         if number is None:
             raise ValueError(f"{value[:50]} is no {kind}")
         return number
@@ -115,6 +115,12 @@ def to_json(entries: Entries) -> bytes:
 def _finite(text: str) -> float | None:
     number = float(text)
     return number if isfinite(number) else None
+
+
+def _long(text: str) -> int | None:
+    """What Java has room for: times in nanoseconds have 19 digits."""
+    number = integer(text, 19)
+    return number if number is not None and -(1 << 63) <= number < 1 << 63 else None
 
 
 def to_xml(entries: Entries) -> bytes:

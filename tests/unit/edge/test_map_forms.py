@@ -35,6 +35,20 @@ def test_both_forms_are_the_same_map() -> None:
     assert from_json(b'{"map":""}') == [] == from_xml(b"<map/>")
 
 
+@pytest.mark.parametrize("number", [1_764_243_000_123_456_789, (1 << 63) - 1, -(1 << 63)])
+def test_a_long_may_have_all_the_digits_of_java(number: int) -> None:
+    """Times in nanoseconds have 19: such a map came as it was sent, with an error."""
+    entries = [("at", "long", str(number))]
+    assert to_json(entries) == b'{"map":{"entry":[{"string":"at","long":%d}]}}' % number
+    assert from_json(to_json(entries)) == entries == from_xml(to_xml(entries))
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1])
+def test_what_is_no_long_is_refused(number: int) -> None:
+    with pytest.raises(ValueError, match="is no long"):
+        to_json([("at", "long", str(number))])
+
+
 def test_the_header_and_the_length_are_those_of_the_form() -> None:
     told = in_form(b"destination:/queue/a\ntransformation:jms-map-xml\ncontent-length:9\nx:1\n\n" + TEXT + b"\0", JSON)
     head, _, body = told.partition(b"\n\n")
