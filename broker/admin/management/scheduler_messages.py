@@ -191,7 +191,8 @@ def _told(job: ScheduledJob, request: Mapping[str, str]) -> tuple[dict[str, str]
 
 def _time(headers: Mapping[str, str], name: str, default: int) -> int:
     value = headers.get(name, "").strip()
-    found = natural(value) if name in headers else default
+    # 19 digits: Java clients who mean "to the end" say Long.MAX_VALUE.
+    found = natural(value, 19) if name in headers else default
     if found is None:
         raise RefusedError(Code.BAD_HEADER, f"{name}:{value[:50]} must be epoch milliseconds")
     return found

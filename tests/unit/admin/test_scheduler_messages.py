@@ -83,6 +83,9 @@ async def test_each_job_between_the_times_is_told_where_its_answer_goes(carry):
     ]  # fmt: skip
     assert {(command.slot, command.address) for command in rests.asked} == {(3, "answers")}
     assert len(rests.jobs) == 4, "a look takes nothing"
+    rests.asked.clear()
+    await carry(rests, AMQ_SCHEDULER_ACTION="BROWSE", ACTION_START_TIME="61", ACTION_END_TIME=str((1 << 63) - 1))
+    assert len(rests.asked) == 1, "Long.MAX_VALUE: to the end"
 
 
 async def test_one_or_all_are_taken_back(carry):
