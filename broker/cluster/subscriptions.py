@@ -113,6 +113,11 @@ class SubscriptionDirectory:
                     claims, self._claims = [*claims, *self._claims], []
                     for claim in claims:
                         claim.fail(error)
+        except Exception as error:  # nobody expected that, and a session waits for each of them
+            claims, self._claims = [*claims, *self._claims], []
+            for claim in claims:
+                claim.fail(error)
+            raise
         finally:
             self._writing = False
             for claim in (*claims, *self._claims):  # those without an answer: this edge stops

@@ -113,3 +113,23 @@ def test_who_goes_while_a_name_is_written_harms_nobody():
             await waiting
 
     simulate(scenario)
+
+
+def test_what_nobody_expected_leaves_nobody_without_an_answer(monkeypatch):
+    """Who waits would have been cancelled, and his session would have waited for ever."""
+
+    async def scenario(world: World) -> None:
+        directory = SubscriptionDirectory(world.client(), KEYS)
+        await directory.start()
+
+        async def breaks(claims):
+            raise ArithmeticError("a bug")
+
+        monkeypatch.setattr(SubscriptionDirectory, "_write", lambda self, claims: breaks(claims))
+        monkeypatch.setattr("broker.cluster.tasks.report", lambda error, what: None)
+        answers = await asyncio.gather(*[directory.claim(n, "x") for n in "abc"], return_exceptions=True)
+        assert [type(answer) for answer in answers] == [ArithmeticError] * 3
+        monkeypatch.undo()
+        assert await directory.claim("a", "y") is None, "it goes on, and nothing of before is written"
+
+    simulate(scenario)
