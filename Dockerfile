@@ -9,7 +9,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 SOURCE_DATE_EPOCH=1767225
 RUN python3 -m venv --without-pip --copies /opt/stampede && python3 -m venv /opt/pip
 WORKDIR /src
 COPY deploy/image/libraries.txt deploy/image/build.txt ./
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY operator ./operator
 COPY broker ./broker
 # The pipeline has an image of its own: its command would be a script here without its package.

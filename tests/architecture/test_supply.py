@@ -52,3 +52,14 @@ def test_the_image_takes_nothing_without_a_hash(file: str) -> None:
         # What comes as sources (etcd3) is built by what build.txt names, not by whatever pip fetches for that.
         assert "--no-build-isolation" in install or "--only-binary :all:" in install or "--no-index" in install, install
     assert any(line.startswith("setuptools==") for line in hashed("build.txt"))
+
+
+@pytest.mark.parametrize("file", ["Dockerfile", "pipeline/Dockerfile"])
+def test_what_builds_the_wheel_is_in_the_image_that_builds_it(file: str) -> None:
+    """hatchling looks for the script of a hook also where it does nothing."""
+    assert "hooks.custom]" in (ROOT / "pyproject.toml").read_text()
+    copied = re.findall(r"^COPY (?!--from)(.*) \./\S*$", (ROOT / file).read_text(), re.MULTILINE)
+    sources = {name for line in copied for name in line.split()}
+    assert {"pyproject.toml", "hatch_build.py", "README.md", "LICENSE"} <= sources
+    allowed = (ROOT / ".dockerignore").read_text().splitlines()
+    assert [name for name in sources if f"!{name}" not in allowed and name != "pipeline"] == []
