@@ -83,8 +83,9 @@ def completed(place: CopyPlace) -> Complete:
 
 
 def runs(place: CopyPlace) -> list[str]:
-    """Names of the complete backups in a folder of them, the oldest first: names are times."""
-    return sorted(name.removesuffix(f"/{COMPLETE}") for name in place.sizes() if name.endswith(f"/{COMPLETE}"))
+    """Names of the complete backups in a folder of them, the oldest first: names are times. What folders inside these
+    hold is another series (a StompBackup's, in the same bucket)."""
+    return sorted(run for run, _, file in map(_parted, place.sizes()) if file == COMPLETE)
 
 
 def prune(place: CopyPlace, keep: int) -> list[str]:
@@ -92,10 +93,23 @@ def prune(place: CopyPlace, keep: int) -> list[str]:
     Their names."""
     kept = runs(place)[-keep:]
     sizes = place.sizes()
-    found = sorted({name.partition("/")[0] for name in sizes if name.endswith((f"/{METADATA}", f"/{COMPLETE}"))})
-    gone = [run for run in found if kept and run < kept[-1] and run not in kept]
+    found = sorted({run for run, _, file in map(_parted, sizes) if file in (METADATA, COMPLETE)})
+    gone = [run for run in found if kept and run < kept[-1] and run not in kept and _ours(place, run)]
     for run in gone:
         names = [name for name in sizes if name.startswith(f"{run}/")]
-        for name in sorted(names, key=lambda name: not name.endswith(f"/{COMPLETE}")):
+        # What makes it known goes last: whoever is killed meanwhile goes on with it the next time.
+        for name in sorted(names, key=lambda name: (name != f"{run}/{COMPLETE}", name == f"{run}/{METADATA}")):
             place.remove(name)
     return gone
+
+
+def _parted(name: str) -> tuple[str, str, str]:
+    return name.partition("/")
+
+
+def _ours(place: CopyPlace, run: str) -> bool:
+    """Others may have a metadata.json in a folder of the same bucket, too."""
+    try:
+        return {"takenMs", "owners"} <= read_json(place, f"{run}/{METADATA}").keys()
+    except (FileNotFoundError, JournalError):
+        return False

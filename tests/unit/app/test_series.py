@@ -54,6 +54,27 @@ def test_what_is_younger_than_the_newest_one_stays(tmp_path):
     assert prune(place_of(str(tmp_path)), 1) == []
 
 
+def test_series_inside_and_folders_of_others_are_left_alone(tmp_path):
+    """A bucket that a StompBackup copies into (mq/nightly/…) and that somebody copies into by hand."""
+    for run in ("2026-1", "2026-2", "mq/nightly/2026-1", "mq/nightly/2026-2"):
+        complete(begun(tmp_path, run))
+    place = place_of(str(tmp_path))
+    put(place, "2025-photos/metadata.json", b'{"format": 1, "album": "sea"}')
+    put(place, "2025-photos/a.jpg", b"1")
+    before = {name for name in place.sizes() if not name.startswith("2026-1/")}
+    assert runs(place) == ["2026-1", "2026-2"] and prune(place, 7) == []
+    assert prune(place, 1) == ["2026-1"] and set(place.sizes()) == before
+
+
+def test_what_is_taken_away_half_is_taken_away_by_the_next_one(tmp_path, monkeypatch):
+    for run in ("r1", "r2"):
+        complete(begun(tmp_path, run))
+    place, gone = place_of(str(tmp_path)), []
+    monkeypatch.setattr(place, "remove", gone.append)
+    prune(place, 1)
+    assert gone[-1] == "r1/metadata.json"
+
+
 @pytest.mark.parametrize(("text", "said"), [(b"{", "damaged"), (b"[]", "format 1"), (b'{"format": 2}', "format 1")])
 def test_what_cannot_be_read_is_said(tmp_path, text, said):
     place = place_of(str(tmp_path))
