@@ -39,8 +39,8 @@ class Keys:
         "applied", "bridges", "config", "config_addresses", "config_bridges", "config_diverts", "config_permissions",
         "config_queues", "config_quotas",
         "config_settings", "config_tokens", "config_users", "controller", "cordons", "disks",
-        "edges", "loads", "managed", "owners", "possession", "rebalance", "root", "slots", "subscriptions", "suspects",
-        "throws", "turns",
+        "edges", "loads", "managed", "owners", "possession", "rebalance", "restored", "root", "slots", "subscriptions",
+        "suspects", "throws", "turns",
     )  # fmt: skip
 
     def __init__(self, prefix: str) -> None:
@@ -73,6 +73,8 @@ class Keys:
         """Whose cluster this is: the StompBroker whose operator writes below the prefix."""
         self.rebalance = self.root + "rebalance"
         """Whether copies move only to make loads even, and how many at once (planning/view.py)."""
+        self.restored = self.root + "restored"
+        """Which backup this cluster began with (`stampede cluster restore`)."""
         self.subscriptions = self.root + "subs/"
         self.turns = self.root + "turns/"
 

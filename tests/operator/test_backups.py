@@ -179,19 +179,3 @@ async def test_why_its_pod_waits_is_told():
     found.server.pods[found.server.made[-1]["metadata"]["name"]] = [{"status": {"conditions": [waits]}}]
     await found.look()
     assert found.condition("Running") == ("True", "Waiting", "metadata: Unschedulable: 0/3 nodes")
-
-
-async def test_where_etcd_has_roles_what_is_read_of_it_is_read_as_root():
-    """No role may read or write the keys of all others, and a copy has them."""
-    etcd = {"endpoints": ["etcd:2379"], "userSecretName": "operator", "owners": {"userSecretName": "owners"}}
-    named = {"valueFrom": {"secretKeyRef": {"name": "operator", "key": "username"}}}
-    for root, user, secret in (("", named, "operator"), ("root-login", {"value": "root"}, "root-login")):
-        found = Site(BACKUP, Backups, broker={"etcd": {**etcd, **({"rootSecretName": root} if root else {})}})
-        for name in ("operator", "owners", "root-login"):
-            found.server.put("Secret", name)
-        await found.look()
-        await found.look()
-        pod = found.server.made[-1]["spec"]["template"]["spec"]
-        assert {"name": "STAMPEDE_ETCD__USER", **user} in pod["containers"][0]["env"]
-        mounted = {one["name"]: one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
-        assert mounted["etcd-user"] == secret

@@ -89,5 +89,10 @@ def test_each_role_has_the_secrets_that_are_its_own():
 
     assert secrets("owners") == {"components": "owner-pair", "etcd": "shared", "etcd-user": "owner"}
     assert secrets("edges") == {"components": "all", "etcd": "edge-tls", "etcd-user": "edge"}
+    assert secrets("operator") == {
+        "components": "owner-pair",
+        "etcd": "shared",
+        "etcd-user": said.etcd.user_secret_name,
+    }
     (user,) = pods.etcd_user(said, "edges")
     assert user["valueFrom"]["secretKeyRef"]["name"] == "edge"

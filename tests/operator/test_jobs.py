@@ -53,6 +53,16 @@ def test_a_pod_that_speaks_to_etcd_has_nobodys_disk():
     assert "STAMPEDE_ETCD__USER" in variables(pod)
 
 
+def test_to_etcd_a_pod_is_the_operator():
+    """Owners may not read all that a backup has, nor write what a restore brings."""
+    etcd = {"endpoints": ["e:1"], "tlsSecretName": "t", "userSecretName": "u", "owners": {"userSecretName": "o"}}
+    _, pod = made(Step(METADATA, ["x"]), BUCKET, etcd=etcd)
+    assert variables(pod)["STAMPEDE_ETCD__USER"]["valueFrom"]["secretKeyRef"]["name"] == "u"
+    assert {one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one} >= {"t", "u"}
+    _, pod = made(Step(METADATA, ["x"]), BUCKET, etcd={**etcd, "userSecretName": ""})
+    assert variables(pod)["STAMPEDE_ETCD__USER"]["valueFrom"]["secretKeyRef"]["name"] == "o"
+
+
 def test_keys_come_from_the_secret_and_two_of_it_only():
     _, pod = made(OWNER, BUCKET)
     found = variables(pod)

@@ -21,7 +21,6 @@ from broker.metadata.port import Metadata, Put
 _FORMAT: Final = 1
 _BATCH: Final = 100
 """Keys of one transaction; etcd takes 128."""
-_RESTORED: Final = "restored"
 
 
 def _lasting(keys: Keys) -> tuple[str, ...]:
@@ -85,13 +84,13 @@ async def restore(metadata: Metadata, keys: Keys, copy: Mapping[str, Any], names
     keys there are now. Raises JournalError when there is a cluster already."""
     items, _ = await metadata.range(keys.root)
     there = {item.key for item in items}
-    note = next((item.value.decode() for item in items if item.key == keys.root + _RESTORED), "")
+    note = next((item.value.decode() for item in items if item.key == keys.restored), "")
     living = [Member.decode(item.value).id for item in items if item.key.startswith((keys.owners, keys.edges))]
     if living:
         raise JournalError(f"{living[0]} is at work below {keys.root}: a backup is restored into a new cluster only")
     if note != run and any(key.startswith(keys.slots) for key in there):
         raise JournalError(f"there is a cluster below {keys.root} already: a backup is restored into a new one only")
-    wanted = [Put(keys.root + _RESTORED, run.encode())]
+    wanted = [Put(keys.restored, run.encode())]
     wanted += [Put(keys.root + _renamed_key(name, names), _renamed(name, _bytes(text), names))
                for name, text in copy["keys"].items()]  # fmt: skip
     missing = [put for put in wanted if put.key not in there]

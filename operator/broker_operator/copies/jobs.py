@@ -1,7 +1,8 @@
 """A StompBackup or StompRestore → the Job of one step.
 
 Rule: pure. A pod has the disk of one owner, or the way to etcd, never both; it runs our command in the broker's image,
-with restricted security and no account. What it did stands in its last words, as JSON.
+with restricted security and no account. To etcd it is the operator: owners may not read all, nor restore it.
+What it did stands in its last words, as JSON.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def job(
     """limits: `resources` of the container, {}: nothing is said."""
     component = "backup" if resource.id.kind == names.BACKUP else "restore"
     labels = {**names.labels(broker, component), names.COPY_LABEL: resource.id.name}
-    found, mounts = volumes(broker, spec, names.owner_name(broker), "owners", "copies")
+    found, mounts = volumes(broker, spec, names.owner_name(broker), "operator")
     if step.claim:
         keep = ("config", "tmp")
         found = [one for one in found if one["name"] in keep]
@@ -63,7 +64,7 @@ def job(
         "image": image,
         "imagePullPolicy": spec.image_pull_policy,
         "command": [*step.command, "--report", names.LAST_WORDS],
-        "env": [*environment(), *([] if step.claim else etcd_user(spec, "copies")), *_access(store)],
+        "env": [*environment(), *([] if step.claim else etcd_user(spec, "operator")), *_access(store)],
         "resources": limits or {"requests": dict(_ASKED)},
         "securityContext": secured(),
         "volumeMounts": mounts,

@@ -173,9 +173,13 @@ class Etcd(_Spec, frozen=True):
     auth_enabled: bool = False
 
     def login(self, role: str) -> EtcdLogin:
-        """Of `owners` or `edges`; or of `copies`: what a backup holds and a restore writes are keys of all roles, so
-        where there are roles its Jobs come in as root."""
-        own: EtcdLogin = EtcdLogin(user_secret_name=self.root_secret_name) if role == "copies" else getattr(self, role)
+        """Of `owners`, `edges`, or the `operator` (of owners, where it has none)."""
+        if role == "operator":
+            return EtcdLogin(
+                tls_secret_name=self.tls_secret_name or self.owners.tls_secret_name,
+                user_secret_name=self.user_secret_name or self.owners.user_secret_name,
+            )
+        own: EtcdLogin = getattr(self, role)
         return EtcdLogin(
             tls_secret_name=own.tls_secret_name or self.tls_secret_name,
             user_secret_name=own.user_secret_name or self.user_secret_name,
@@ -193,8 +197,8 @@ class BrokerTls(_Spec, frozen=True):
     edges_secret_name: str = ""
 
     def secret(self, role: str) -> str:
-        """Of `owners` or `edges`; "": nothing is said."""
-        return (self.owners_secret_name if role == "owners" else self.edges_secret_name) or self.secret_name
+        """Of `edges`, or of owners and who works in their place; "": nothing is said."""
+        return (self.edges_secret_name if role == "edges" else self.owners_secret_name) or self.secret_name
 
 
 class Scrapers(_Spec, frozen=True):

@@ -73,10 +73,9 @@ def secret_volume(name: str, secret: str) -> Table:
     return {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
 
 
-def volumes(broker: str, spec: BrokerSpec, config: str, role: str, login: str = "") -> tuple[list[Table], list[Table]]:
-    """(volumes, mounts) that owners and edges have both. config: name of the ConfigMap. role: `owners` or `edges`; of
-    etcd that of Etcd.login, if it is another one."""
-    login_of = spec.etcd.login(login or role)
+def volumes(broker: str, spec: BrokerSpec, config: str, role: str) -> tuple[list[Table], list[Table]]:
+    """(volumes, mounts) that owners and edges have both. config: name of the ConfigMap. role: see Etcd.login()."""
+    login = spec.etcd.login(role)
     found = [
         {"name": "config", "configMap": {"name": config, "defaultMode": 0o444}},
         {"name": "tmp", "emptyDir": {}},
@@ -84,8 +83,8 @@ def volumes(broker: str, spec: BrokerSpec, config: str, role: str, login: str = 
     ]
     places = {"config": names.CONFIG_DIR, "tmp": "/tmp", "components": names.COMPONENTS_DIR}  # noqa: S108 (of the pod alone)
     for name, secret, place in (
-        ("etcd", login_of.tls_secret_name, names.ETCD_DIR),
-        ("etcd-user", login_of.user_secret_name, names.ETCD_USER_DIR),
+        ("etcd", login.tls_secret_name, names.ETCD_DIR),
+        ("etcd-user", login.user_secret_name, names.ETCD_USER_DIR),
         ("redis", spec.redis.password_secret_name if spec.redis else "", names.REDIS_DIR),
     ):
         if secret:
@@ -140,12 +139,10 @@ def common_settings(namespace: str, broker: str, spec: BrokerSpec, role: str) ->
 
 
 def etcd_user(spec: BrokerSpec, role: str) -> list[Table]:
-    """The name of etcd's user comes from the Secret, too; root has one name. role: see Etcd.login."""
+    """The name of etcd's user comes from the Secret, too. role: see Etcd.login()."""
     secret = spec.etcd.login(role).user_secret_name
     if not secret:
         return []
-    if secret == spec.etcd.root_secret_name:
-        return [{"name": "STAMPEDE_ETCD__USER", "value": "root"}]
     source = {"secretKeyRef": {"name": secret, "key": "username"}}
     return [{"name": "STAMPEDE_ETCD__USER", "valueFrom": source}]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.app.copies.metadata import _lasting
 from broker.cluster.etcd_roles import ROLES, grants, role_name
 from broker.cluster.keys import Keys
 from broker.metadata.etcd_auth import KeyRight, Right
@@ -17,8 +18,15 @@ def writable(role: str, api: bool = True) -> set[str]:
 
 def test_who_leads_a_slot_is_said_by_owners_and_people_alone():
     assert KEYS.slots in writable("owner") and KEYS.slots not in writable("edge")
-    for prefix in (KEYS.owners, KEYS.disks, KEYS.suspects, KEYS.controller):
+    for prefix in (KEYS.owners, KEYS.suspects, KEYS.controller):
         assert [role for role in ROLES if prefix in writable(role)] == ["owner"]
+    assert [role for role in ROLES if KEYS.disks in writable(role)] == ["owner", "operator"], "a backup brings them"
+
+
+def test_backups_are_made_and_restored_by_the_operators_role():
+    """One range of all keys, which etcd allows who may read all of it and no gap."""
+    assert KeyRight(KEYS.root, Right.READ) in grants(KEYS, "operator")
+    assert {*_lasting(KEYS), KEYS.restored} <= writable("operator")
 
 
 def test_who_is_let_in_is_not_said_by_owners():
@@ -36,5 +44,8 @@ def test_an_edge_without_an_api_reads_settings_only():
 def test_a_role_is_of_one_cluster_and_its_keys_alone(role):
     assert role_name(KEYS, role) == f"/stampede/a/{role}"
     found = grants(KEYS, role)
-    assert all(grant.prefix.startswith(KEYS.root) and grant.prefix != KEYS.root for grant in found)
+    assert all(grant.prefix.startswith(KEYS.root) for grant in found)
+    assert [grant for grant in found if grant.prefix == KEYS.root] == [KeyRight(KEYS.root, Right.READ)] * (
+        role == "operator"
+    )
     assert len({grant.prefix for grant in found}) == len(found)
