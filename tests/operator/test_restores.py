@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from broker_operator.copies.backups import LOOK_S
 from broker_operator.copies.restores import RETRY_S, Restores
-from broker_operator.spec.names import BACKUP, RESTORE
+from broker_operator.spec.names import BACKUP, RESTORE, Id
 
 from .builders import raw
 from .copies_world import Site
@@ -108,3 +108,18 @@ async def test_what_failed_is_said_and_tried_again():
     await found.look()
     assert found.server.deleted == ["monday-metadata"]
     assert await found.look() == LOOK_S and found.condition("Complete")[1] == "Running"
+
+
+async def test_what_jobs_of_another_one_of_this_name_did_does_not_count():
+    """A StompRestore that is deleted and made anew at once: the Jobs of the first one are there for a while."""
+    found = site()
+    await found.look()
+    found.end(WORDS)
+    job = found.server.objects["Job"][Id("Job", "shop", "monday-metadata")]
+    job["metadata"]["ownerReferences"][0]["uid"] = "before"
+    assert await found.look() == LOOK_S and "restored" not in found.status
+    assert found.condition("Complete")[1] == "Waiting" and "monday-metadata" in found.condition("Complete")[2]
+    await found.server.delete(job)
+    made = len(found.server.made)
+    await found.look()
+    assert found.server.made[made]["metadata"]["name"] == "monday-metadata" and found.status["step"] == "metadata"

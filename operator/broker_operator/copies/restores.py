@@ -12,6 +12,7 @@ from typing import Any
 
 from broker.seams.clock import Clock
 
+from ..kube.applying import controller_of
 from ..kube.kube import Kube, KubeError
 from ..spec import names
 from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339, seconds_of
@@ -136,6 +137,12 @@ class Restores:
             )
             await self._create(made)
             await self._say(resource, fields, "Running", step)
+            return LOOK_S
+        if (
+            controller_of(found) != resource.uid
+        ):  # of one of the same name, whose Jobs go after it: it has done nothing here
+            why = f"{step}: Job {name} belongs to something else; if it does not go by itself, delete it"
+            await self._say(resource, fields, "Waiting", why)
             return LOOK_S
         done = finished(found)
         pods = (await self._kube.read_list("v1", "Pod", id.namespace, f"job-name={name}"))["items"]
