@@ -95,7 +95,7 @@ def _backups(operator: Operator) -> list[str]:
     if not found:
         return []
     labels = {id: f'resource_namespace="{id.namespace}",resource_name="{id.name}"' for id in sorted(found)}
-    lines = ["# HELP stampede_operator_backup_failed Whether the last attempt of a StompBackup failed.",
+    lines = ["# HELP stampede_operator_backup_failed Whether the last run of a StompBackup failed, or none can begin.",
              "# TYPE stampede_operator_backup_failed gauge"]  # fmt: skip
     lines += [f"stampede_operator_backup_failed{{{text}}} {int(found[id].failed)}" for id, text in labels.items()]
     taken = [f"stampede_operator_backup_taken_seconds{{{text}}} {found[id].taken:.0f}"

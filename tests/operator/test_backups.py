@@ -152,6 +152,12 @@ async def test_what_is_missing_is_said_before_a_pod_would_wait_for_it():
     await found.look()
     assert found.condition("Accepted")[1] == "ClaimMissing" and "create it" in found.condition("Accepted")[2]
     assert found.server.made == [] and "running" not in found.status
+    await found.look()
+    assert found.reconciler.states[found.id].failed, "the alert tells of it: no Job ever fails"
+    found.server.put("PersistentVolumeClaim", "backups")
+    await found.look()
+    await found.look()
+    assert not found.reconciler.states[found.id].failed
     found = site(schedule="0 25 * * *")
     await found.look()
     assert found.condition("Accepted")[1] == "Invalid"

@@ -35,7 +35,8 @@ MOST_WAIT_S = 6 * 3600.0
 
 
 class State(NamedTuple):
-    """For metrics. taken: the time that the last complete one stands for, since the epoch; None: there is none."""
+    """For metrics. failed: the last run did, or none can begin. taken: the time that the last complete one stands for,
+    since the epoch; None: there is none."""
 
     failed: bool
     taken: float | None
@@ -63,7 +64,8 @@ class Backups:
         """Seconds until it wants to be looked at again. Raises KubeError."""
         now = self._clock.wall_ms() / 1000
         taken = (resource.status.get("last") or {}).get("takenAt")
-        self.states[resource.id] = State(bool(resource.status.get("failedAt")), seconds_of(taken) if taken else None)
+        failed = bool(resource.status.get("failedAt")) or _not_accepted(resource)
+        self.states[resource.id] = State(failed, seconds_of(taken) if taken else None)
         if (left := paused(resource, now)) is not None:
             return await self._statuses.paused(resource, left, now)
         spec, fields = resource.spec(BackupSpec), _kept(resource)
@@ -206,6 +208,11 @@ def folder_of(resource: Resource) -> str:
 def _kept(resource: Resource) -> dict[str, Any]:
     """Fields of the status as they are."""
     return {key: value for key, value in resource.status.items() if key not in ("conditions", "observedGeneration")}
+
+
+def _not_accepted(resource: Resource) -> bool:
+    """Nothing is copied until somebody corrects it: a Secret that is gone makes no Job that fails."""
+    return any(one["type"] == "Accepted" and one["status"] == "False" for one in resource.status.get("conditions", []))
 
 
 def _last(resource: Resource) -> Condition:
