@@ -13,7 +13,7 @@ SIM_LOG := $(VENV)/simulations.log
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-compiled test-simulated test-served check fmt bench scaling abuse chaos torture mutation retry oracles docs site screens crds proto constraints sbom audit e2e clean
+.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-compiled test-simulated test-served check fmt bench scaling abuse chaos torture mutation retry oracles docs site screens crds proto constraints sbom provenance threats audit e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -22,6 +22,8 @@ help:
 	@echo "make test-quick  the same in three minutes: the checks, unit tests, and what STOMP says of each frame"
 	@echo "make test-python  unit and conformance tests in a virtual environment of another Python: PYTHON=python3.14 VENV=.venv-other"
 	@echo "make test-compiled  the reader compiled by mypyc (docs/adr/0022): unit, fuzz and conformance tests of what it reads; needs a C compiler"
+	@echo "make threats every test that docs/threat-model.md names"
+	@echo "make provenance  a wheel, SBOMs and what they were built of: dist/ (docs/releasing.md)"
 	@echo "make check   ruff, mypy, import contracts, size limits"
 	@echo "make fmt     format the code"
 	@echo "make docs    renew the generated parts of docs/"
@@ -154,6 +156,7 @@ sbom: $(VENV)/.installed-supply
 
 # What was built of which commit: wheel and SBOMs; FILES=… for more (archives of images). Only of a commit.
 provenance: sbom
+	rm -f dist/*.whl # those of other commits
 	$(PIP) wheel --quiet --no-deps --wheel-dir dist .
 	$(BIN)/python deploy/image/provenance.py dist/provenance.json dist/*.whl dist/sbom*.json $(FILES)
 

@@ -46,8 +46,8 @@ def bases(root: Path = ROOT) -> list[str]:
 
 
 def statement(files: Sequence[Path], root: Path = ROOT) -> dict[str, Any]:
-    """Raises SystemExit where the tree is not that of a commit."""
-    if changed := git("status", "--porcelain", "--untracked-files=no", root=root):
+    """Raises SystemExit where the tree is not that of a commit: files that are in none go into a wheel as well."""
+    if changed := git("status", "--porcelain", root=root):
         raise SystemExit(f"there are changes in no commit, so nobody could build the same:\n{changed}")
     commit = git("rev-parse", "HEAD", root=root)
     sources = [{"uri": f"git+file:.@{commit}", "digest": {"gitCommit": commit}}]

@@ -59,3 +59,16 @@ def test_a_tree_that_is_no_commit_has_none(tree, tmp_path, provenance):
     (tree / "Dockerfile").write_text("FROM somewhere\n")
     with pytest.raises(SystemExit, match="changes in no commit"):
         provenance.statement([tmp_path], tree)
+
+
+def test_a_file_that_is_in_no_commit_is_a_change_too(tree, tmp_path, provenance):
+    """It would be in the wheel."""
+    (tree / "broker").mkdir()
+    (tree / "broker/more.py").write_text("x = 1\n")
+    with pytest.raises(SystemExit, match="changes in no commit"):
+        provenance.statement([tmp_path], tree)
+
+
+def test_wheels_of_other_commits_are_not_said_to_be_of_this_one():
+    lines = (ROOT / "Makefile").read_text().partition("\nprovenance:")[2].splitlines()[1:4]
+    assert [line.split()[0] for line in lines] == ["rm", "$(PIP)", "$(BIN)/python"] and "dist/*.whl" in lines[0]
