@@ -17,6 +17,8 @@ from broker_operator.kube.bundles import DIGEST, digest
 
 from tests.operator.strict import refusals
 
+from .conftest import CHART
+
 HERE = Path(__file__).parent
 VALUES = [*sorted((HERE / "values").glob("*.yaml")), HERE.parents[1] / "deploy" / "values-production.yaml"]
 REFUSED = sorted((HERE / "refused").glob("*.yaml"))
@@ -387,3 +389,9 @@ def test_dashboards_ask_for_metrics_that_exist(render):
     for name in sorted(set(re.findall(r"\bstomp_[a-z_]+", text))):
         messages = re.fullmatch(r"stomp_messages_(\w+)_total", name)
         assert (f'"{messages[1]}"' if messages else name.removesuffix("_bucket")) in code, name
+
+
+def test_what_is_told_after_an_install_names_ports_that_are_there():
+    """`helm template` makes no notes: with tls.clients.only there is no 61613."""
+    lines = (CHART / "templates/NOTES.txt").read_text().splitlines()
+    assert [line for line in lines if "61613" in line and "tls.clients.only" not in line] == []
