@@ -100,7 +100,7 @@ class Clients:
         return {"rows": rows, "total": page.total, "more": page.more}
 
     def _connection(self, question: Mapping[str, Any]) -> Work:
-        session = self._edge.sessions.get(question["id"])
+        session = self._edge.sessions.get(question["id"]) if self._is_asked(question) else None
         yield
         if session is None:
             return {}
@@ -108,7 +108,12 @@ class Clients:
 
     def _disconnect(self, question: Mapping[str, Any]) -> Work:
         yield
-        return {"ended": self.disconnect(question["id"], question["why"])}
+        return {"ended": self._is_asked(question) and self.disconnect(question["id"], question["why"])}
+
+    def _is_asked(self, question: Mapping[str, Any]) -> bool:
+        """A question about one connection goes to all other edges (link/edge_relay.py), each of which has its own of
+        that number."""
+        return question.get("edge", "") in ("", self._name)
 
     def _ports(self, _: Mapping[str, Any]) -> Work:
         counts = self._edge.counters.connections

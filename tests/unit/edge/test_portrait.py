@@ -140,3 +140,13 @@ def test_one_is_ended_with_the_reason_and_only_while_it_is_there():
     assert gone.failed == []
     assert answer(of, "disconnect", id=1, why="again") == {"ended": True}
     assert answer(of, "disconnect", id=4, why="again") == {"ended": False}
+
+
+def test_what_is_asked_of_another_edge_is_not_done_here():
+    """Each edge of a cluster numbers its own connections, and a question about one of them goes to all others."""
+    of = clients(*PEOPLE)
+    of._name = "edge-b"
+    assert answer(of, "disconnect", id=1, why="why", edge="edge-c") == {"ended": False}
+    assert answer(of, "connection", id=1, edge="edge-c") == {} and not PEOPLE[0].failed
+    assert answer(of, "connection", id=1, edge="edge-b")["edge"] == "edge-b"
+    assert answer(of, "disconnect", id=1, why="why", edge="edge-b") == {"ended": True}
