@@ -28,6 +28,9 @@ MOST: Final = 64 * 1024
 """Bytes of a map: reading it takes a few milliseconds."""
 ROOM: Final = 16 * 1024
 """Bytes that may be under way to such a subscription: what comes at once is read in one step."""
+ENCODINGS: Final = frozenset({"utf-8", "utf-16", "iso-8859-1", "us-ascii"})
+"""Of XML: what its reader knows by itself. For any other name Python would look for a module, and keep the name for
+ever."""
 _HEADER: Final = b"transformation:"
 _MARK: Final = b"transformation:jms-map-"
 _NUMBERS: Final = frozenset({"byte", "short", "int", "long", "float", "double"})
@@ -67,7 +70,7 @@ def in_form(message: bytes, form: str) -> bytes:
         if len(body) > MOST:
             raise ValueError(f"more than {MOST} bytes")
         made = to_json(from_xml(body)) if form == JSON else to_xml(from_json(body))
-    except (ValueError, TypeError, KeyError) as why:
+    except (ValueError, TypeError, KeyError, RecursionError) as why:
         return b"%b\ntransformation-error:%b\n\n%b\0" % (head, _line(str(why)), body)
     kept = [line for line in lines if not line.startswith((_HEADER, b"content-length:"))]
     kept += [_HEADER + form.encode(), b"content-length:%d" % len(made)]
@@ -80,7 +83,7 @@ def _line(text: str) -> bytes:
 
 
 def from_json(body: bytes) -> Entries:
-    """Raises ValueError, TypeError or KeyError."""
+    """Raises ValueError, TypeError, KeyError or RecursionError."""
     entries = msgspec.json.decode(body)["map"]
     entries = entries["entry"] if entries else []
     return [_entry(each) for each in (entries if isinstance(entries, list) else [entries])]
@@ -154,6 +157,7 @@ class _Reader:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
         parser.StartDoctypeDeclHandler = _refuse
+        parser.XmlDeclHandler = _declared
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         depth = len(self._path)
@@ -176,6 +180,11 @@ class _Reader:
             raise ValueError("an entry is a name and a value")
         (_, name), (kind, value) = texts
         self.entries.append(("".join(name), kind, "".join(value)))
+
+
+def _declared(_version: str, encoding: str | None, _standalone: int) -> None:
+    if encoding is not None and encoding.lower() not in ENCODINGS:
+        raise ValueError(f"encoding {encoding[:50]}")
 
 
 def _refuse(*_: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import encodings
+
 import pytest
 
 from broker.core.effects import Deliver
@@ -77,6 +79,8 @@ def test_what_has_that_form_or_none_is_not_touched(head: bytes) -> None:
             b"<!DOCTYPE m [<!ENTITY a 'aa'>]><map><entry><string>a</string><string>&a;</string></entry></map>",
             b"DOCTYPE",
         ),
+        (b"<?xml version='1.0' encoding='x-none-1'?><map/>", b"encoding x none 1"),
+        (b"<?xml version='1.0' encoding='hex'?><map/>", b"encoding hex"),
         (b"<map>" + b" " * map_forms.MOST + b"</map>", b"more than"),
     ],
 )
@@ -91,12 +95,19 @@ def test_what_cannot_be_read_comes_as_it_was_sent_and_says_so(body: bytes, why: 
     "body",
     [
         b"[]", b"{}", b"{", b'{"map":{"entry":[{"string":["a"]}]}}', b'{"map":{"entry":[{"int":1}]}}',
-        b'{"map":{"entry":[{"string":"a","list":[]}]}}',
+        b'{"map":{"entry":[{"string":"a","list":[]}]}}', b"[" * 60_000,
     ],
 )  # fmt: skip
 def test_json_that_is_no_map(body: bytes) -> None:
     told = in_form(b"transformation:jms-map-json\n\n" + body + b"\0", XML)
     assert b"\ntransformation-error:" in told and told.endswith(body + b"\0")
+
+
+def test_no_name_of_an_encoding_is_kept() -> None:
+    """Python remembers each that it has looked for in vain: a sender's names would stay for ever."""
+    body = b"<?xml version='1.0' encoding='x-none-2'?><map/>"
+    in_form(b"transformation:jms-map-xml\n\n" + body + b"\0", JSON)
+    assert not [name for name in encodings._cache if "none" in name]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("destination", ["/queue/a", "/queue/a,/queue/b", "/topic/a.>"])
