@@ -8,6 +8,7 @@ Rule: takes nothing, and holds one piece in memory. AT_ONCE at a time; who takes
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,8 @@ from ..problems import Problem
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+log = logging.getLogger("stampede.admin")
 
 PIECE: Final = 128 * 1024
 AT_ONCE: Final = 16
@@ -60,31 +63,41 @@ class BodyDownloads:
             body = body_of(run, 0) if run.blob is None else None
             if body is not None:
                 answer.content_length = len(body)
-                await answer.prepare(request)
-                await answer.write(body)
+                await _pass_on(_one(body), answer, request)
             else:
                 reader, answer.content_length = self._open(slot, run)
-                await _pass_on(reader, answer, request)
+                try:
+                    await _pass_on(_pieces(reader), answer, request)
+                finally:
+                    reader.close()
             return answer
         finally:
             self._under_way -= 1
 
 
-async def _pass_on(reader: BodyReader, answer: web.StreamResponse, request: web.Request) -> None:
+async def _pass_on(pieces: AsyncIterator[bytes], answer: web.StreamResponse, request: web.Request) -> None:
     """All of it. What cannot be read ends the connection: the length that was promised says that it is not whole."""
+    first = await anext(pieces, b"")  # before anything is promised
     try:
-        pieces = _pieces(reader)
-        first = await anext(pieces, b"")  # before anything is promised
-        await answer.prepare(request)
-        await answer.write(first)
+        await _write(first, answer, request)
         async for piece in pieces:
-            async with asyncio.timeout(PATIENCE_S):
-                await answer.write(piece)
-    except TimeoutError:
+            await _write(piece, answer, request)
+    except (TimeoutError, Problem) as why:
+        # An answer that says why would be taken for a part of the body.
+        log.warning("%s: the download was given up: %s", request.path[:200], str(why) or "nobody takes it")
         if request.transport is not None:
             request.transport.abort()
-    finally:
-        reader.close()
+
+
+async def _write(piece: bytes, answer: web.StreamResponse, request: web.Request) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        if not answer.prepared:
+            await answer.prepare(request)
+        await answer.write(piece)
+
+
+async def _one(body: bytes) -> AsyncIterator[bytes]:
+    yield body
 
 
 async def _pieces(reader: BodyReader) -> AsyncIterator[bytes]:
