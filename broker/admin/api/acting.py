@@ -208,7 +208,7 @@ class Acting:
         report = MoveReport()
         limit = call.body["limit"]
         for source, row, selector in await self._sources(call, moving=True):
-            if limit - report.done <= 0 or report.more:
+            if limit - report.done <= 0 or report.late:
                 report.stops()
                 break
             wanted = order(row)._replace(rate=call.body.get("rate", 0))

@@ -78,6 +78,8 @@ class MoveReport:
         self.done = 0
         self.more = False
         """The limit was reached before the end."""
+        self.late = False
+        """It was PACED_S."""
         self.left: dict[str, int] = {}
         """Why messages stay → how many."""
 
@@ -216,7 +218,7 @@ class _Work:
         pace = self._pace
         for start in range(0, len(batches), pace.at_once):
             if pace.over:
-                self._report.more = self.over = True
+                self._report.more = self._report.late = self.over = True
                 break
             some = batches[start : start + pace.at_once]
             await asyncio.gather(*[self._commit(batch) for batch in some])
@@ -299,16 +301,19 @@ async def copy(
         feed = await errand.subscribe(source.slot, source.address, source.queue, selector, browse=True)
         pace = _Pace(order.rate)
         while limit > 0 and (run := await feed.next()) is not None:
-            records = [stored(run, at) for at in range(min(len(run.ids), limit))]
+            whole = [stored(run, at) for at in range(min(len(run.ids), limit))]
             target = order.to(origin(run, 0))
             if run.blob is not None or target is None:
-                report.stays("large messages are moved, not copied", len(records))
+                report.stays("large messages are moved, not copied", len(whole))
                 continue
-            limit -= len(records)
-            made = onward(run, records)
-            await errand.ask(lambda session, seq, made=made, target=target: Publish(  # type: ignore[misc]
-                slot_of(target.address), session, seq, target.address, Routing.UNSET, made, target.queue
-            ))  # fmt: skip
-            report.done += len(records)
-            await pace.took(len(records))
+            limit -= len(whole)
+            step = pace.batch if order.rate else len(whole)
+            for start in range(0, len(whole), step):
+                records = whole[start : start + step]
+                made = onward(run, records)
+                await errand.ask(lambda session, seq, made=made, target=target: Publish(  # type: ignore[misc]
+                    slot_of(target.address), session, seq, target.address, Routing.UNSET, made, target.queue
+                ))  # fmt: skip
+                report.done += len(records)
+                await pace.took(len(records))
         report.more = limit <= 0

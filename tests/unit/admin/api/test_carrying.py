@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
 
+from broker.admin.api.acting import Acting
+from broker.admin.desk import carrying
 from broker.client import connect
+from broker.core.message import Run
 from tests.harness.api import Api, running
 from tests.harness.waiting import eventually
 
@@ -210,3 +215,50 @@ async def test_what_has_a_pace_answers_after_a_while_and_goes_on_when_it_is_aske
         if not told["more"]:
             break
     assert sum(done) == 8 and len(done) > 1 and await bodies(api, "archive") == [f"{n}" for n in range(8)]
+
+
+async def test_a_copy_with_a_rate_does_not_send_a_whole_run_at_once():
+    run, sent = Run(list(range(30)), b"", [b"x:1\n\n\0"] * 30, 180), []
+
+    class Copying:
+        """Desk, errand and feed."""
+
+        def __init__(self):
+            self.runs = [run, None]
+
+        def errand(self):
+            return nullcontext(self)
+
+        async def subscribe(self, *_, browse):
+            return self
+
+        async def next(self):
+            return self.runs.pop(0)
+
+        async def ask(self, publish):
+            sent.append(len(publish(1, 1).run.records))
+
+    report, to = carrying.MoveReport(), carrying.MoveTarget("x", None)
+    order = carrying.MoveOrder(lambda _: to, rate=100)
+    await carrying.copy(Copying(), carrying.MoveSource(0, "a", "a", 99), order, None, 25, report)
+    assert sent == [10, 10, 5] and (report.done, report.more) == (25, True)
+
+
+@pytest.mark.parametrize(("late", "parts"), [(False, 2), (True, 1)])
+async def test_what_stays_in_one_partition_keeps_nobody_from_the_others(monkeypatch, late, parts):
+    """Letters of others filled the window in the first one: those of the second were never looked at."""
+    seen = []
+
+    async def carry(_desk, source, _order, _selector, _limit, report):
+        seen.append(source)
+        report.more, report.late = True, late
+
+    async def sources(_call, moving):
+        return [(1, {}, None), (2, {}, None)]
+
+    acting = Acting(None, None, None)
+    monkeypatch.setattr(acting, "_sources", sources)
+    monkeypatch.setattr(carrying, "carry", carry)
+    call = SimpleNamespace(body={"limit": 10}, noted={})
+    told = await acting._carry(call, lambda _: carrying.MoveOrder(lambda _: None))
+    assert len(seen) == parts and told["more"]
