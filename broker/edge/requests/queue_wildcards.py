@@ -9,8 +9,9 @@ Owners tell nobody what queues there are, so they are asked, by one edge once fo
 there is such a subscription. Whoever consumes a queue by its own name is not different for them.
 
 Its window is one over all parts, but which queue has something nobody knows before it comes. So each part may deliver,
-and what is too much waits here; where it has waited for REST_S, and the client has nothing of that queue, the part
-rests: it ends, what it had is everybody's again, and it is asked for anew when the client may have more.
+and what is too much waits here; where it has waited for REST_S, and the client has nothing of that queue, nor has
+acknowledged anything of it in a transaction that is open, the part rests: it ends, what it had is everybody's again,
+and it is asked for anew when the client may have more.
 
 Rule: a part is made of the standing one, and is like it but for address, slot and number. PIECE of them are made in a
 step, and nobody is asked again before all that was found has been gone through. Must not know owners.
@@ -174,8 +175,11 @@ class QueueWildcards:
         order = fan.order
         if order is None or not fan.live or fan.session.leaving or order.free > 0:
             return
-        edge = fan.session.edge
-        some = [part for part in order.unshown() if part is not fan.standing and _may_rest(fan, part)]
+        edge, settling = fan.session.edge, fan.session.settling
+        some = [
+            part for part in order.unshown()
+            if part is not fan.standing and part.consumer not in settling and _may_rest(fan, part)
+        ]  # fmt: skip
         parts = some[:PIECE]
         order.drop(frozenset(parts))
         for part in parts:

@@ -158,6 +158,11 @@ class Session(SessionLife):
         return self._temporaries
 
     @property
+    def settling(self) -> set[int]:
+        """Consumers of which a message is acknowledged when its transaction is."""
+        return self._transactions.settled() if self._transactions is not None else set()
+
+    @property
     def transacted(self) -> int:
         """Bytes that wait for COMMIT."""
         return self._transactions.held if self._transactions is not None else 0

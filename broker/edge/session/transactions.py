@@ -144,6 +144,10 @@ class Transactions:
     def __len__(self) -> int:
         return len(self._open)
 
+    def settled(self) -> set[int]:
+        """Consumers that open ones acknowledge messages of."""
+        return {part.consumer for each in self._open.values() for part in each.parts if type(part) is Settle}
+
     @property
     def held(self) -> int:
         """Bytes in memory, about."""

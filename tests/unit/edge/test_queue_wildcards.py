@@ -319,6 +319,33 @@ async def test_what_waits_for_long_is_everybodys_again_until_there_is_room(
     assert b"two" in wire.take()
 
 
+async def test_what_an_open_transaction_has_acknowledged_is_given_to_nobody_else(
+    often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its part rested, so its message went to another consumer, and COMMIT was about one that nobody held."""
+    monkeypatch.setattr(queue_wildcards, "REST_S", 0.01)
+    bench, known = Bench(dialect="activemq"), Known("a.x", "a.y")
+    bench.edge.queue_wildcards.found_by(known.find)
+    session, wire = bench.session()
+    session.receive(
+        b"SUBSCRIBE\nid:1\ndestination:/queue/a.>\nack:client-individual\nactivemq.prefetchSize:1\n\n\0"
+        b"BEGIN\ntransaction:t\n\n\0"
+    )
+    known.answer()
+    one, other = parts(bench)
+    wire.take()
+    for part, id in ((one, 1), (other, 2)):
+        bench.edge.on_effects([Deliver(part.consumer, Run([id], b"\n", [b"x\0"], 9), 9)])
+    ack = wire.take().split(b"\nack:")[1].split(b"\n")[0]
+    session.receive(b"ACK\nid:" + ack + b"\ntransaction:t\n\n\0")
+    bench.edge.on_effects([Deliver(one.consumer, Run([3], b"\n", [b"x\0"], 9), 9)])
+    await asyncio.sleep(0.1)
+    assert not any(isinstance(each, Unsubscribe) for each in bench.port.commands)
+    session.receive(b"COMMIT\ntransaction:t\n\n\0")
+    await turns(lambda: any(isinstance(each, Unsubscribe) for each in bench.port.commands))
+    assert [each.consumer for each in bench.port.commands if isinstance(each, Unsubscribe)] == [one.consumer]
+
+
 async def test_a_queue_that_would_be_emptied_keeps_its_consumer(often: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_wildcards, "REST_S", 0.01)
     settings = EngineSettings(addresses={"a.y": {"purge_on_no_consumers": True}})
