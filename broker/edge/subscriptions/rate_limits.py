@@ -158,7 +158,8 @@ class Rates:
                 if (rate := account.rates[way]) >= 0:
                     meter = account.meters[way]
                     if meter is None:
-                        name = f"{way.name.lower()}:{account.who}"
+                        # No user can be called so that his own meter (`in:NAME`) is this one.
+                        name = f"quota-{way.name.lower()}:{account.who}"
                         meter = Meter(self, name, rate, account.tallies[way], divided=True, paid=account.paid)
                         account.meters[way] = meter
                         meter.take(0)

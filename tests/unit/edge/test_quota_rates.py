@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -152,12 +153,22 @@ async def test_edges_that_share_tokens_ask_for_the_whole_rate_and_others_have_th
     bench.edge.quotas.shared_by(3, 0)
     session, _ = connected(bench)
     session.receive(SEND % b"x" * 50)
-    assert shared.asked == {"in:user:anonymous": 90} and published(bench) == 50
+    assert shared.asked == {"quota-in:user:anonymous": 90} and published(bench) == 50
     shared.away = True
     session.receive(SEND % b"x" * 300)
     before = published(bench)
     time.run(2)
     assert 45 <= published(bench) - before <= 80, "30 a second"
+
+
+async def test_a_user_who_is_called_like_a_quota_takes_nothing_of_it():
+    """`user:ada`, with a rate of all users, drew from the bucket of ada's quota."""
+    bench, shared = Bench(quotas={"user:ada": {"max_producer_rate": 90}}, max_producer_rate=1000), Shared()
+    rates = Rates(bench.edge.settings.edge, Time(), Time(), shared, bench.edge.quotas)  # type: ignore[arg-type]
+    ada = bench.edge.quotas.usage("ada", "/", "10.0.0.7")
+    for name, usage in (("user:ada", None), ("ada", ada)):
+        rates._sending(SimpleNamespace(principal=name, usage=usage))  # type: ignore[arg-type]
+    assert sorted(shared.asked) == ["in:ada", "in:user:ada", "quota-in:user:ada"]
 
 
 async def test_a_rate_comes_and_goes_live():
