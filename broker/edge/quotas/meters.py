@@ -153,6 +153,8 @@ class Meter:
             for who in list(waiting):
                 if self._left > 0 and (go_on := waiting.pop(who, None)) is not None:
                     go_on()
+        if self._paid is not None and not self.owes:
+            self._paid()
 
     def take(self, count: int) -> None:
         """So many have gone by; below 0: they have not after all."""
@@ -176,8 +178,6 @@ class Meter:
         else:
             self._asking = False
         self.serve()
-        if self._paid is not None and not self.owes:
-            self._paid()
 
     def _again(self) -> None:
         self._asking = False

@@ -61,6 +61,18 @@ def test_who_waits_has_his_turn_before_who_comes_and_in_shares():
     assert got == {1: 5, 2: 5} and meter.tally.waited == 2
 
 
+def test_who_has_gone_while_he_waited_owes_nothing_when_his_turn_has_come():
+    """Also where no tokens had to be asked for: his account stayed for ever."""
+    leases, paid = Leases(30), []
+    meter = Meter(leases, "in:ada", 100, paid=lambda: paid.append(1))
+    meter.take(0)
+    meter.wait(1, lambda: None)
+    paid.clear()
+    assert meter.owes and meter.open
+    meter.serve()
+    assert not meter.owes and paid == [1]
+
+
 def test_buckets_nobody_asks_for_have_no_place():
     time = Time()
     tokens = LocalTokens(time)  # type: ignore[arg-type]
