@@ -24,6 +24,14 @@ def test_anything_else_is_refused_by_name(text):
         EtcdUser("edge", text)
 
 
+def test_root_is_nobodys_role(tmp_path: Path):
+    """It got the password of an owner before etcd refused to take its own role away."""
+    file = tmp_path / "password"
+    file.write_text("x")
+    with pytest.raises(ConfigError, match="--owner cannot be root"):
+        EtcdUser("owner", f"root:{file}")
+
+
 def test_a_file_without_a_password_is_refused(tmp_path: Path):
     empty = tmp_path / "empty"
     empty.write_text("\n")

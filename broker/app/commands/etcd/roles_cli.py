@@ -25,6 +25,8 @@ class EtcdUser:
         self.name, mark, file = text.partition(":")
         if not (self.name and mark and file):
             raise ConfigError(f"--{role} is NAME:FILE, a user of etcd and the file with the password.")
+        if self.name == "root":
+            raise ConfigError(f"--{role} cannot be root: it would get another password, and keep only this role.")
         self.password = password_of(file)
 
 
