@@ -177,8 +177,8 @@ def test_kubernetes_own_roles_get_our_kinds_when_asked_for(render):
                 found |= {
                     (kind, verb) for rule in each["rules"] for kind in rule["resources"] for verb in rule["verbs"]
                 }
-    assert rights["view"] == {(kind, verb) for kind in ("stompbrokers", "stompacceptors", "addresses")
-                              for verb in ("get", "list", "watch")}  # fmt: skip
+    seen = ("stompbrokers", "stompacceptors", "addresses", "stompbackups", "stomprestores")
+    assert rights["view"] == {(kind, verb) for kind in seen for verb in ("get", "list", "watch")}
     assert ("addresses", "patch") in rights["edit"]
     assert not [each for each in rights["edit"] if each[0] == "stompusers" or each == ("stompacceptors", "patch")]
     assert {("stompusers", "create"), ("stompacceptors", "patch"), ("addresses", "delete")} <= rights["admin"]

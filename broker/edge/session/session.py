@@ -152,9 +152,8 @@ class Session(SessionLife):
     @property
     def temporaries(self) -> Temporaries:
         if self._temporaries is None:
-            self._temporaries = Temporaries(
-                self.entrance.dialect.public, self.edge.settings.edge.max_subscriptions, self.host
-            )
+            most = self.edge.settings.edge.max_subscriptions
+            self._temporaries = Temporaries(self.entrance.dialect.public, most, self.host)
         return self._temporaries
 
     @property
@@ -171,10 +170,8 @@ class Session(SessionLife):
     def held(self) -> int:
         """Bytes that it keeps in memory now."""
         size = self.channel.held() + self.wire.held + self.outbox.waiting + self.transacted
-        if self.intake.parked:
-            size += WAITING
-        if (large := self.intake.large) is not None:
-            size += large.pending
+        size += WAITING if self.intake.parked else 0
+        size += large.pending if (large := self.intake.large) is not None else 0
         return size if self.crowds is None else size + self.crowds.nbytes
 
     # ── from the socket ────────────────────────────────────────────────────────────────────────────

@@ -22,8 +22,9 @@ class Rule(NamedTuple):
 
 
 def ruled(schema: Schema, *rules: Rule) -> Schema:
-    """`schema` with these rules on it."""
-    return {**schema, "x-kubernetes-validations": [rule.as_json() for rule in rules]}
+    """`schema` with these rules on it, behind those that it has."""
+    there = schema.get("x-kubernetes-validations", [])
+    return {**schema, "x-kubernetes-validations": [*there, *(rule.as_json() for rule in rules)]}
 
 
 def fixed(schema: Schema, name: str, instead: str) -> Schema:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from broker_operator.crds.crds import schema_of
 from broker_operator.kube.kube import KubeError, path_of
-from broker_operator.spec.names import ACCEPTOR, ADDRESS, API_VERSION, BROKER, PLURALS, USER
+from broker_operator.spec.names import ACCEPTOR, ADDRESS, API_VERSION, BACKUP, BROKER, PLURALS, RESTORE, USER
 
 from tests.operator.builders import rules_of
 
@@ -23,6 +23,8 @@ GOOD: dict[str, Spec] = {
     ACCEPTOR: {"listeners": [LISTENER]},
     ADDRESS: {"name": "orders"},
     USER: {},
+    BACKUP: {"store": {"volume": {"claimName": "copies"}}},
+    RESTORE: {"source": {"backupRef": {"name": "nightly"}}},
 }
 FINE: list[tuple[str, Spec]] = [
     (BROKER, {"owners": {"replicas": 1}, "replication": {"factor": 1, "minInSync": 1}}),
@@ -123,6 +125,11 @@ CREATED: list[tuple[str, Spec, str]] = [
     (USER, {"username": " ada"}, "begins or ends with a space"),
     (USER, {"username": "a\u0001da"}, "has a control character"),
     (USER, {"groups": [""]}, "spec.groups has an empty text"),
+    (BACKUP, {"schedule": "0 2 * *"}, "spec.schedule has five fields"),
+    (BACKUP, {"store": {}}, "give either volume or bucket"),
+    (RESTORE, {"source": {"store": {}, "folder": "a/b"}}, "give either volume or bucket"),
+    (RESTORE, {"source": {}}, "give either source.backupRef or source.store"),
+    (RESTORE, {"source": {"backupRef": {"name": "a"}, "folder": "a/b"}}, "source.folder goes with source.store"),
 ]  # fmt: skip
 CHANGED: list[tuple[str, Spec, Spec, str]] = [
     (
@@ -145,6 +152,9 @@ CHANGED: list[tuple[str, Spec, Spec, str]] = [
     (ADDRESS, settings(partitions=4), settings(partitions=3), "partitions may only grow"),
     (ADDRESS, settings(partitions=4), {}, "partitions may only grow"),
     (USER, {}, {"username": "other"}, "spec.username cannot be changed"),
+    (BROKER, {}, {"restoreFrom": {"name": "monday"}}, "spec.restoreFrom cannot be set or changed later"),
+    (BACKUP, {}, {"store": {"volume": {"claimName": "others"}}}, "spec.store cannot be changed"),
+    (RESTORE, {}, {"source": {"backupRef": {"name": "other"}}}, "spec.source cannot be changed"),
 ]
 
 
