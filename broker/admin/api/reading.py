@@ -239,7 +239,7 @@ class Reading:
 def absent(missing: list[Missing], fix: str) -> Problem:
     """Not without all owners."""
     return Problem(
-        503, "owner-missing", "An owner is missing", f"{missing[0].owner} does not answer: {missing[0].why}", fix,
+        503, "owner-missing", "An owner is missing", f"{missing[0].owner}: {missing[0].why}", fix,
         missing=named(missing),
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 one of these owners (ports.ElsewherePort).
 
 Rule: an answer is partial rather than late: who has not answered in ANSWER_S (SILENT_S the next time) is named as
-missing, and so are slots that nobody leads. Must not know what is asked.
+missing, and so are slots that nobody serves. Must not know what is asked.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Spread:
                 answers[owner] = msgspec.json.decode(answer)
             arrived.set()
 
+        unserved = self._port.unserved()  # taken over while we wait, its owner may have answered without it before
         asked += self._port.ask(msgspec.json.encode(question), done)
         known, begun = frozenset(self._silent), asyncio.get_running_loop().time()
         while left := [owner for owner in asked if owner not in answers and owner not in failed]:
@@ -59,13 +60,16 @@ class Spread:
             except TimeoutError:
                 break
         self._silent.update(left)
-        return [answers[owner] for owner in asked if owner in answers], self._missing(asked, answers, failed)
+        return [answers[owner] for owner in asked if owner in answers], self._missing(asked, answers, failed, unserved)
 
-    def _missing(self, asked: list[str], answers: Container[str], failed: Mapping[str, str]) -> list[Missing]:
+    def _missing(
+        self, asked: list[str], answers: Container[str], failed: Mapping[str, str], unserved: int
+    ) -> list[Missing]:
+        """unserved: slots that nobody served when they were asked."""
         why = f"no answer within {ANSWER_S:g} s, nor since (an earlier release, or it does not live)"
         missing = [Missing(owner, failed.get(owner, why)) for owner in asked if owner not in answers]
-        if unled := self._port.unled():
-            missing.append(Missing(f"{unled} slots", "nobody leads them now"))
+        if unserved := max(unserved, self._port.unserved()):
+            missing.append(Missing(f"{unserved} slots", "nobody serves them now"))
         return missing
 
 

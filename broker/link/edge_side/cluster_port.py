@@ -124,7 +124,7 @@ class ClusterPort:
             self._settings.lease_s * UNREACHED,
         )  # fmt: skip
         self.unreached = self._routes.unreached
-        self.ask, self.unled, self.ask_edges = self._routes.ask, self._routes.unled, self._routes.ask_edges
+        self.ask, self.unserved, self.ask_edges = self._routes.ask, self._routes.unserved, self._routes.ask_edges
         self.answers = OperatorAnswers(schedule)
         """To other edges."""
         self._uploads = Uploads(

@@ -121,9 +121,9 @@ class Routes:
             return
         link.ask(question, done, edges=True)
 
-    def unled(self) -> int:
-        """Slots that nobody is known to lead."""
-        return sum([lane.link is None for lane in self.lanes.values()])
+    def unserved(self) -> int:
+        """Slots of which no owner has said that it serves them: nobody leads them, or their leader takes over."""
+        return sum([not lane.opened for lane in self.lanes.values()])
 
     # ── from the links ─────────────────────────────────────────────────────────────────────────────
 

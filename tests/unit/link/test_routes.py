@@ -206,13 +206,21 @@ def test_the_answer_to_an_earlier_open_of_the_same_epoch_opens_nothing(bench):
     assert bench.current(link)
 
 
-def test_nobody_leads_a_slot_that_is_offline(bench):
+def test_nobody_serves_a_slot_that_is_offline_or_taken_over(bench):
     link = bench.led("a", 1)
     link.paused = {3, 1}
+    assert bench.routes.unserved() == 1, "its new leader has said nothing yet"
     bench.says(link, OPENED, 1)
-    assert bench.routes.unled() == 0
+    assert bench.routes.unserved() == 0
+    other = bench.led("b", 2)
+    assert bench.routes.unserved() == 1
+    bench.says(other, OPENED, 2)
+    assert bench.routes.unserved() == 0
+    link = bench.led("a", 3)
+    link.paused = {3, 1}
+    bench.says(link, OPENED, 3)
     bench.routes.offline(SLOT)
-    assert bench.routes.unled() == 1 and not bench.current(link) and link.closed
+    assert bench.routes.unserved() == 1 and not bench.current(link) and link.closed
     assert bench.telling.calls[-2:] == [("eased", "a"), ("relieve", [1, 3])]
 
 
