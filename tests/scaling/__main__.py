@@ -1,4 +1,5 @@
-"""`python -m tests.scaling`: one line for each size of cluster; `… costs`: what one more of each thing costs.
+"""`python -m tests.scaling`: one line for each size of cluster; `… costs`: what one more of each thing costs;
+`… slots`: how evenly addresses are spread.
 
 Rule: prints what tests.scaling.growth and tests.scaling.costs find (docs/scaling.md has it, and what follows of it); a
 size is owners×edges.
@@ -10,6 +11,9 @@ import argparse
 import resource
 import sys
 import time
+from collections import Counter
+
+from broker.core.ids import SLOTS, slot_of
 
 from . import costs
 from .growth import Cluster, Seen
@@ -59,13 +63,23 @@ COLUMNS = (
 )  # fmt: skip
 
 
+def even() -> int:
+    """How many addresses the fullest slot has, of its share."""
+    for count in (1_000, 10_000, 100_000):
+        fullest = max(Counter(slot_of(f"orders.{n}") for n in range(count)).values())
+        print(f"{count:,} addresses: {fullest * SLOTS / count:.2f} times its share")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.scaling", description=__doc__)
     parser.add_argument("--sizes", default=SIZES, help=f"owners×edges, separated by commas ({SIZES})")
-    parser.add_argument("what", nargs="?", choices=("growth", "costs"), default="growth")
+    parser.add_argument("what", nargs="?", choices=("growth", "costs", "slots"), default="growth")
     args = parser.parse_args()
     if args.what == "costs":
         return costs.main()
+    if args.what == "slots":
+        return even()
     sizes = [tuple(map(int, size.split("x"))) for size in args.sizes.split(",")]
     print("| " + " | ".join(COLUMNS) + " |")
     print("| " + " | ".join("---:" for _ in COLUMNS) + " |")
