@@ -34,7 +34,10 @@ AT_ONCE = 100_000
 
 _SELECTOR = Param("selector", "only messages that match (docs/selectors.md)")
 _IDS = Param("ids", f"only these messages, by their ids (at most {MAX_IDS})", "texts")
-_LIMIT = Param("limit", "messages at most; `more` says whether some are left", "number", AT_ONCE, least=1, most=MOST)
+_LIMIT = Param(
+    "limit", f"messages at most ({AT_ONCE:,} where it is left out); `more` says whether some are left", "number",
+    least=1, most=MOST,
+)  # fmt: skip
 _RATE = Param("rate", "messages a second at most; after 30 s it answers `more`", "number", least=1, most=MOST)
 _CHOICE = (_SELECTOR, _IDS, _LIMIT, _RATE)
 COPIED_S = 300
@@ -143,8 +146,8 @@ class Acting:
 
     async def purge(self, call: Call) -> Any:
         body = call.body
-        # Who names a limit or a rate does not mean all of it at once.
-        if not (body.get("selector") or body.get("ids") or body.get("rate")) and body["limit"] == AT_ONCE:
+        # Who says anything, whatever it is worth, does not mean all of it.
+        if body.keys().isdisjoint(choice.name for choice in _CHOICE):
             rows = await self._parts(call)
             call.noted.update(before=_before(rows))
             for row in rows:
@@ -173,7 +176,7 @@ class Acting:
         return await self._carry(call, order)
 
     async def copy(self, call: Call) -> Any:
-        to, rate, limit = self._target(call), call.body.get("rate", 0), call.body["limit"]
+        to, rate, limit = self._target(call), call.body.get("rate", 0), call.body.get("limit", AT_ONCE)
         if rate and limit > rate * COPIED_S:
             raise bad_value("limit", str(limit), f"at most {COPIED_S} times the rate: a copy that is cut begins anew")
         report = MoveReport()
@@ -206,7 +209,7 @@ class Acting:
     async def _carry(self, call: Call, order: Callable[[dict[str, Any]], MoveOrder]) -> Any:
         """order: by the part of the queue."""
         report = MoveReport()
-        limit = call.body["limit"]
+        limit = call.body.get("limit", AT_ONCE)
         for source, row, selector in await self._sources(call, moving=True):
             if limit - report.done <= 0 or report.late:
                 report.stops()
@@ -220,7 +223,9 @@ class Acting:
         rows = await self._parts(call)
         call.noted.update(before=_before(rows))
         selector = call.body.get("selector")
-        if selector:
+        if selector == "":
+            raise bad_value("selector", "", "a selector; leave it out for all messages")
+        if selector is not None:
             compile(selector)  # raises RefusedError(BAD_SELECTOR) before anything is done
         ids = by_slot(call.body.get("ids"))
         call.noted.update({"selector": selector} if selector else {}, **({"ids": call.body["ids"]} if ids else {}))

@@ -41,10 +41,6 @@ class ClientsPort(Protocol):
         "disconnect" (`id`, `why`; `ended`)."""
         ...
 
-    def disconnect(self, id: int, why: str) -> bool:
-        """Ends one with an ERROR that says why; False: it is not there (any more)."""
-        ...
-
 
 class ElsewherePort(Protocol):
     """The connections of other processes of this broker."""

@@ -175,6 +175,8 @@ class Reading:
     async def of_clients(self, asked: dict[str, Any]) -> tuple[list[Answer], list[Missing]]:
         """Of all processes that have connections of this broker, or of the one that `edge` says."""
         elsewhere, edge = self._elsewhere, asked.get("edge")
+        if edge and (elsewhere is None or not elsewhere.own_name):
+            raise unknown("edge", edge, "this broker has no edges with names: leave it out")
         mine = elsewhere is None or not edge or edge == elsewhere.own_name
         own = [await self._caller.work(self._clients.answer(asked))] if mine else []
         if elsewhere is None or (edge and mine):

@@ -326,7 +326,7 @@ def carried(api: AdminApi, name: str, what: str, body: dict[str, Any], output: s
     done = 0
     path = f"/queues/{part(name)}/{what}"
     # What is not of messages (a purge of all) is one step, and a copy that is asked for again copies again.
-    if what == "copy" or (what == "purge" and not any(body.values())):
+    if what == "copy" or (what == "purge" and all(value is None for value in body.values())):
         told = api.call("POST", path, body)
         done = told["done"]
     else:

@@ -117,7 +117,7 @@ class EdgePlace:
         return _LinkEnd(end, over)
 
     def look(self) -> bool:
-        """A step has passed. False: it has not answered for so long that it never will."""
+        """A step has passed. False, once: it has not answered for so long that it never will."""
         if self.process is None:
             return True
         if self._ping is not None and self._ping.done():
@@ -127,8 +127,8 @@ class EdgePlace:
             self.unanswered += 1
         if self._ping is None and self.talk is not None and self.ready:
             self._ping = self.talk.ask("alive")
-            self._ping.add_done_callback(_heeded)
-        return self.unanswered < (SILENT if self.ready else BEGINS)
+            self._ping.add_done_callback(_unheard)
+        return self.unanswered != (SILENT if self.ready else BEGINS)
 
     def boots(self) -> str:
         """A new start of it is about to be made."""
@@ -410,7 +410,7 @@ def _runs(member: EdgePlace, stream: Stream) -> bool:
     return member.process is not None and stream.peer == f"process {member.process.pid}"
 
 
-def _heeded(answer: asyncio.Future[Any]) -> None:
+def _unheard(answer: asyncio.Future[Any]) -> None:
     """What it says does not matter, if only that the process has ended."""
     if not answer.cancelled():
         answer.exception()

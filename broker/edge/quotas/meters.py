@@ -52,13 +52,16 @@ class LocalTokens:
         """Name → (tokens, when, full when nobody takes more); who asked longest ago first."""
 
     def lease(self, name: str, rate: int, most: int, want: int, granted: Granted) -> None:
+        if not rate:  # a bucket that never fills would never go
+            granted(0)
+            return
         now = self._clock.monotonic()
         self._forget(now)
         left, then, _ = self._left.pop(name, (float(most), now, now))
         left = min(left + (now - then) * rate, most)
         count = min(int(left), want)
         left -= count
-        self._left[name] = (left, now, now + (most - left) / rate if rate else float("inf"))
+        self._left[name] = (left, now, now + (most - left) / rate)
         granted(count)
 
     def _forget(self, now: float) -> None:
@@ -129,6 +132,9 @@ class Meter:
         """Its turn comes by itself."""
         self.tally.count(waited=1)
         self.waiting[who] = go_on
+        if not self._asking:  # not at once: who waits is not done yet
+            self._asking = True
+            self._leases.later(0.0, self._again)
 
     def passes(self, count: int) -> None:
         """So many have gone by, for those who look at it."""
@@ -181,7 +187,7 @@ class Meter:
 
     def _again(self) -> None:
         self._asking = False
-        if self._left <= 0:
+        if self._left <= 0 and (self.rate or self.owes):  # a rate of 0 has nothing for those who have gone
             self._ask()
 
 

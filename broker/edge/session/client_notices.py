@@ -14,6 +14,7 @@ from broker.core.address import Routing
 from broker.core.notices import Notice, NoticeKind
 from broker.core.reasons import Reason
 from broker.core.virtual_host import VirtualHost
+from broker.engine.address.address_settings import plain_routing
 
 from ..destinations.temporary import TOPIC
 from ..subscriptions.subscription import SlotSubscription
@@ -48,7 +49,7 @@ def notice(session: Told, kind: NoticeKind, sub: SlotSubscription | None, settin
 
 def filled(session: Told, address: str, settings: Settings) -> Notice:
     """It begins to wait for a full address."""
-    topic = Routing[settings(address).default_routing] is Routing.MULTICAST
+    topic = plain_routing(settings(address)) is Routing.MULTICAST
     return notice(session, NoticeKind.FULL, None, settings)._replace(address=address, topic=topic)
 
 
@@ -80,7 +81,7 @@ def _endings(
 
 def _of(about: Notice, sub: SlotSubscription, settings: Settings) -> Notice:
     if sub.model is not None:
-        routing = sub.model.routing or Routing[settings(sub.address).default_routing]
+        routing = sub.model.routing or plain_routing(settings(sub.address))
     else:
         routing = Routing.ANYCAST if sub.browses else Routing.MULTICAST
     return about._replace(address=sub.address, topic=routing is Routing.MULTICAST, subscription=sub.id or "")

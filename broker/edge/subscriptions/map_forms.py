@@ -19,6 +19,7 @@ import msgspec
 from broker.core.effects import Deliver
 from broker.core.message import BLOB, Run
 from broker.core.numbers import integer
+from broker.selector.values import number
 
 from .front import Front
 from .subscription import DeliverySink, SlotSubscription
@@ -103,10 +104,10 @@ def to_json(entries: Entries) -> bytes:
             return value == "true"
         if kind not in _NUMBERS:
             return value
-        number = _finite(value) if kind in ("float", "double") else _long(value)
-        if number is None:
+        found = _finite(value) if kind in ("float", "double") else _long(value)
+        if found is None:
             raise ValueError(f"{value[:50]} is no {kind}")
-        return number
+        return found
 
     made: list[dict[str, Any]] = [
         {"string": [name, value]} if kind == "string" else {"string": name, kind: told(kind, value)}
@@ -116,14 +117,14 @@ def to_json(entries: Entries) -> bytes:
 
 
 def _finite(text: str) -> float | None:
-    number = float(text)
-    return number if isfinite(number) else None
+    found = number(text)
+    return float(found) if found is not None and isfinite(found) else None
 
 
 def _long(text: str) -> int | None:
     """What Java has room for: times in nanoseconds have 19 digits."""
-    number = integer(text, 19)
-    return number if number is not None and -(1 << 63) <= number < 1 << 63 else None
+    found = integer(text, 19)
+    return found if found is not None and -(1 << 63) <= found < 1 << 63 else None
 
 
 def to_xml(entries: Entries) -> bytes:

@@ -109,9 +109,7 @@ class LoneTurns:
             elif shard.listener is not None:
                 if turn.effects:
                     shard.listener.on_effects(turn.effects)
-                for engine in touched:
-                    if engine.next_due():
-                        self._alarm.look(touched)
+                self._alarm.look(touched)
         except Exception as error:
             shard.thrown(error)
         finally:
@@ -139,7 +137,6 @@ class LoneTurns:
         elif shard.listener is not None:
             if turn.effects:
                 shard.listener.on_effects(turn.effects)
-            if engine.next_due():
-                self._alarm.look((engine,))
+            self._alarm.look((engine,))
         if self._budget.graves:
             shard.wake()

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from broker.config.settings import EngineSettings
 from broker.core.effects import AddressBlocked, Done
 from broker.core.notices import Notice, NoticeKind
 from broker.core.reasons import Reason
+from broker.edge.session.client_notices import filled
 
 from .bench import Bench
 
@@ -110,3 +112,10 @@ async def test_who_begins_to_wait_for_a_full_address() -> None:
     )
     bench.edge.on_effects([Done(session.id, 0)])
     assert [kind for kind, *_ in told] == [NoticeKind.FULL] and told[0][1] == "a"
+
+
+async def test_an_address_of_topics_alone_is_told_as_a_topic() -> None:
+    """Its default may say otherwise, and does not count there (routing_types)."""
+    bench = Bench(engine=EngineSettings(addresses={"a": {"routing_types": "MULTICAST"}}))
+    session, _ = bench.session()
+    assert filled(session, "a", bench.edge.match).topic

@@ -27,6 +27,12 @@ OBJECT = (
 )
 
 
+@pytest.mark.parametrize("text", ["1_0", "٣", "nan", "inf", " 1", "1e999"])
+def test_what_python_alone_takes_for_a_number_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="no double"):
+        to_json([("a", "double", text)])
+
+
 def test_both_forms_are_the_same_map() -> None:
     assert from_xml(TEXT) == ENTRIES == from_json(OBJECT)
     assert (to_xml(ENTRIES), to_json(ENTRIES)) == (TEXT, OBJECT)

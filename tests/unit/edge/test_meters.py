@@ -95,3 +95,22 @@ def test_a_pace_runs_into_debt_and_says_for_how_long():
     pace = Pace(10, 100.0)
     assert pace.room(100.0) == 5 and pace.take(15, 100.0) == 1.0
     assert pace.room(101.05) == 0 and pace.room(101.25) == 2
+
+
+def test_a_rate_of_nothing_asks_for_nobody_and_keeps_no_bucket():
+    """It asked each tenth of a second for ever, also for those who had gone, and hindered the forgetting of others."""
+    leases = Leases(0)
+    meter = Meter(leases, "in:ada", 0)
+    meter.take(0)
+    leases.tick(0)
+    assert leases.due == []
+    meter.wait(1, lambda: None)
+    assert leases.due, "who waits is asked for"
+    meter.waiting.clear()
+    leases.tick(0)
+    leases.tick(0)
+    assert leases.due == []
+    time, given = Time(), list[int | None]()
+    tokens = LocalTokens(time)  # type: ignore[arg-type]
+    tokens.lease("in:ada", 0, 5, 5, given.append)
+    assert given == [0] and not tokens._left

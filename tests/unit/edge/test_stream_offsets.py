@@ -28,3 +28,11 @@ async def test_a_consumer_of_a_stream_is_told_the_offsets_and_one_of_a_queue_is_
         bench.edge.on_effects([Deliver(command.consumer, Run([7], b"", [b"\nbody\0"], 9), 9)])
     told, plain = wire.take().split(b"\0")[:2]
     assert b"\nx-stream-offset:7\n" in told and b"x-stream-offset" not in plain
+
+
+async def test_who_says_that_he_is_no_browser_is_none() -> None:
+    bench = Bench(dialect="rabbitmq", engine=EngineSettings(addresses={"s": {"non_destructive": True}}))
+    session, _ = bench.session()
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/s\nbrowser:false\nx-stream-offset:first\n\n\0")
+    (command,) = bench.port.commands
+    assert not command.browse and not session.closed

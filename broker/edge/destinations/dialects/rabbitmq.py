@@ -19,7 +19,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.management import MANAGEMENT
 from broker.core.numbers import natural
 
-from ..dialect import FAR_FUTURE, MAX_DESTINATION, Destination, Dialect, Homes, not_named, whole_number
+from ..dialect import FAR_FUTURE, MAX_DESTINATION, Destination, Dialect, Homes, not_named, whole_number, yes
 from ..temporary import OWN, THEIRS, Private, address_of, private_of
 from . import arguments, streams
 from .exchanges import TOPIC, Exchanges
@@ -211,7 +211,7 @@ class RabbitMQ(Dialect):
 
     def stream(self, headers: Mapping[str, str], target: Destination, now: Callable[[], int]) -> str | None:
         """A queue whose messages stay when they are consumed. One of last values is another thing."""
-        if target.routing is not Routing.MULTICAST and "browser" not in headers:
+        if target.routing is not Routing.MULTICAST and not yes(headers, "browser"):
             settings = self._match(target.address)
             if settings.non_destructive and not (settings.last_value or settings.last_value_key):
                 return streams.selector(headers, settings, now())

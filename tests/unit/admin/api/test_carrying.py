@@ -66,6 +66,19 @@ async def test_a_purge_of_all_and_of_some(api):
     assert await depth(api, "orders") == 0
 
 
+@pytest.mark.parametrize("said, status", [({"ids": []}, 400), ({"selector": ""}, 400), ({"limit": 100_000}, 200)])
+async def test_a_purge_that_says_which_messages_is_none_of_all(api, said, status):
+    """A script whose list came out empty emptied the queue, what consumers hold included."""
+    async with connect(api.url) as client:
+        for n in range(3):
+            await client.send("orders", str(n), {"destination-type": "ANYCAST"}, receipt=True)
+        async with client.subscribe("orders", ack="client-individual") as held:
+            await anext(aiter(held))
+            found, _ = await api.raw("POST", "/queues/orders/purge", json=said)
+            assert found == status
+            assert await depth(api, "orders") >= 1, "what a consumer holds is there"
+
+
 async def test_messages_are_moved_and_copied_in_order(api):
     await send(api, "orders", 6)
     told = await api.call("POST", "/queues/orders/copy", to="copies", selector="n < 2")

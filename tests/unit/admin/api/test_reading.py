@@ -32,6 +32,13 @@ async def test_the_overview_counts_everything(api):
     assert told["missing"] == []
 
 
+async def test_an_edge_that_there_is_not_has_no_connections(api):
+    """Without edges with names the word was left out of account: who meant one edge's clients got, and ended, all."""
+    async with connect(api.url):
+        assert (await api.raw("GET", "/connections?edge=typo"))[0] == 404
+        assert len((await api.get("/connections"))["items"]) == 1
+
+
 async def test_queues_are_sorted_filtered_and_paged(api):
     await filled(api)
     assert [row["name"] for row in (await api.get("/queues"))["items"]] == ["invoices", "mail", "orders"]
