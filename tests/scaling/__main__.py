@@ -18,7 +18,7 @@ from broker.core.ids import SLOTS, slot_of
 from . import costs
 from .growth import Cluster, Seen
 
-SIZES = "3x2,6x10,12x30,24x100,50x100,100x100,100x300"
+SIZES = "3x2,6x10,12x30,24x100,50x100,100x100"
 IDLE_S = 4.0
 WILDCARDS = 5
 WAYS = ("edge → owner", "owner → edge", "owner → owner")

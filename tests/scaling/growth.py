@@ -221,6 +221,14 @@ class Cluster:
         )
 
     def __enter__(self) -> Cluster:
+        try:
+            self._begin()
+        except BaseException:
+            self._stack.close()  # what is patched is everybody's
+            raise
+        return self
+
+    def _begin(self) -> None:
         seams(self.world, self._stack, SLOTS)
         logger = logging.getLogger("stampede")
         self._stack.callback(logger.setLevel, logger.level)
@@ -239,7 +247,6 @@ class Cluster:
         for host in self.world.of("edge"):
             host.start()
         self.until(self.at_rest, 120.0, "the cluster is at rest")
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
