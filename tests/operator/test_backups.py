@@ -45,7 +45,7 @@ async def test_one_step_after_the_other():
         await found.look()
     copy = ["stampede", "backup", f"{FOLDER}/stomp-owner-%d.tar", "--data", "/var/lib/stampede", "--rate", "50"]
     assert lines == [
-        ["stampede", "cluster", "backup", FOLDER],
+        ["stampede", "cluster", "backup", FOLDER, "--drop-incomplete"],
         [word.replace("%d", "0") for word in copy],
         [word.replace("%d", "1") for word in copy],
         ["stampede", "cluster", "backup", FOLDER, "--complete", "--keep", "7"],
@@ -185,3 +185,16 @@ async def test_why_its_pod_waits_is_told():
     found.server.pods[found.server.made[-1]["metadata"]["name"]] = [{"status": {"conditions": [waits]}}]
     await found.look()
     assert found.condition("Running") == ("True", "Waiting", "metadata: Unschedulable: 0/3 nodes")
+
+
+async def test_the_end_of_somebody_elses_job_is_none_of_ours():
+    """A StompRestore may have Jobs of the same names."""
+    found = site()
+    await found.look()
+    await found.look()
+    job = found.server.made[-1]
+    found.end(METADATA)
+    job = found.server.objects["Job"][Id("Job", "shop", job["metadata"]["name"])]
+    job["metadata"]["ownerReferences"][0]["uid"] = "another"
+    assert await found.look() == LOOK_S
+    assert found.status["running"]["step"] == "metadata" and found.condition("Running")[1] == "Waiting"

@@ -31,9 +31,13 @@ __all__ = ["cluster"]
 @click.argument("folder")
 @click.option("--complete", "done", is_flag=True, help="All owners are copied: check that, and say so in the folder.")
 @click.option("--keep", metavar="N", type=click.IntRange(1), help="With --complete: take older backups beside it away.")
+@click.option(
+    "--drop-incomplete", "drop", is_flag=True,
+    help="Take away what backups before it in the folder beside it left that did not become complete.",
+)  # fmt: skip
 @report_option
 @source_options
-def backup(folder: str, done: bool, keep: int | None, report: str | None, **options: Any) -> None:
+def backup(folder: str, done: bool, keep: int | None, drop: bool, report: str | None, **options: Any) -> None:
     """Begin a backup of the whole cluster in FOLDER (a path, or s3://bucket/folder): what etcd knows of it.
 
     Then `stampede backup FOLDER/OWNER.tar` where each owner runs, then this once more with --complete. What had a
@@ -42,10 +46,12 @@ def backup(folder: str, done: bool, keep: int | None, report: str | None, **opti
     """
     from broker.app.copies.metadata import snapshot
     from broker.app.copies.places import put
-    from broker.app.copies.series import METADATA, complete, prune
+    from broker.app.copies.series import METADATA, complete, drop_incomplete, prune
 
     if keep is not None and not done:
         raise Misuse("--keep goes with --complete.")
+    if drop and done:
+        raise Misuse("--drop-incomplete goes with the beginning of a backup, not with --complete.")
     with reported(report) as found, told():
         place = _place(folder)
         if done:
@@ -56,6 +62,8 @@ def backup(folder: str, done: bool, keep: int | None, report: str | None, **opti
             for run in gone:
                 click.echo(f"taken away: {run}")
             return
+        if drop:
+            drop_incomplete(_place(_parent(folder)), _parent(folder, last=True))
         taken_ms = SystemClock().wall_ms()
 
         async def work(metadata: Metadata, keys: Keys, _: Settings) -> bytes:

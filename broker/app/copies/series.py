@@ -9,6 +9,7 @@ Rule: only what has the statement is a backup. What is taken away loses its stat
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
@@ -95,12 +96,26 @@ def prune(place: CopyPlace, keep: int) -> list[str]:
     sizes = place.sizes()
     found = sorted({run for run, _, file in map(_parted, sizes) if file in (METADATA, COMPLETE)})
     gone = [run for run in found if kept and run < kept[-1] and run not in kept and _ours(place, run)]
+    _remove(place, gone, sizes)
+    return gone
+
+
+def drop_incomplete(place: CopyPlace, before: str) -> list[str]:
+    """Takes away what runs before that one left behind that did not become complete. Their names. A series that fails
+    again and again would else fill its volume, and could never become complete again."""
+    sizes = place.sizes()
+    begun = {run for run, _, file in map(_parted, sizes) if file == METADATA}
+    gone = sorted(run for run in begun - set(runs(place)) if run < before and _ours(place, run))
+    _remove(place, gone, sizes)
+    return gone
+
+
+def _remove(place: CopyPlace, gone: Collection[str], sizes: Collection[str]) -> None:
     for run in gone:
         names = [name for name in sizes if name.startswith(f"{run}/")]
         # What makes it known goes last: whoever is killed meanwhile goes on with it the next time.
         for name in sorted(names, key=lambda name: (name != f"{run}/{COMPLETE}", name == f"{run}/{METADATA}")):
             place.remove(name)
-    return gone
 
 
 def _parted(name: str) -> tuple[str, str, str]:

@@ -121,6 +121,10 @@ class Backups:
                 return await self._refused(resource, fields, "Refused", str(error))
             await self._say(resource, fields, _last(resource))
             return LOOK_S
+        if controller_of(found) != resource.uid:  # its end says nothing of ours
+            why = f"Job {name} belongs to something else; if it does not go by itself, delete it"
+            await self._say(resource, fields, _last(resource), why)
+            return LOOK_S
         done = finished(found)
         pods = (await self._kube.read_list("v1", "Pod", id.namespace, f"job-name={name}"))["items"]
         if done is None:
@@ -264,7 +268,7 @@ def _ordinal(broker: str, step: str) -> int:
 def _step(resource: Resource, spec: BackupSpec, running: Table) -> Step:
     step, folder = str(running["step"]), f"{place_of(resource, spec)}/{running['run']}"
     if step == METADATA:
-        return Step(step, ["stampede", "cluster", "backup", folder])
+        return Step(step, ["stampede", "cluster", "backup", folder, "--drop-incomplete"])
     if step == COMPLETE:
         keep = str(spec.retention.keep)
         return Step(step, ["stampede", "cluster", "backup", folder, "--complete", "--keep", keep], tries=2)

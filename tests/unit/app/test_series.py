@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.app.copies.places import place_of, put, whole
-from broker.app.copies.series import COMPLETE, Complete, complete, completed, prune, read_json, runs
+from broker.app.copies.series import COMPLETE, Complete, complete, completed, drop_incomplete, prune, read_json, runs
 from broker.core.errors import JournalError
 
 METADATA = b'{"format": 1, "takenMs": 7000, "owners": ["a-0", "a-1"]}'
@@ -45,6 +45,17 @@ def test_nothing_goes_before_there_is_one(tmp_path):
     begun(tmp_path, "r1")
     begun(tmp_path, "r2")
     assert prune(place_of(str(tmp_path)), 1) == []
+
+
+def test_what_failed_before_goes_when_the_next_one_begins(tmp_path):
+    """A series that fails each ten minutes would fill its volume, and could never become complete again."""
+    complete(begun(tmp_path, "r1"))
+    for run in ("r2", "r3", "r5", "mq/nightly/r2"):
+        begun(tmp_path, run)
+    place = place_of(str(tmp_path))
+    put(place, "r0/metadata.json", b'{"format": 1, "album": "sea"}')
+    assert drop_incomplete(place, "r4") == ["r2", "r3"]
+    assert {name.rpartition("/")[0] for name in place.sizes()} == {"r0", "r1", "r5", "mq/nightly/r2"}
 
 
 def test_what_is_younger_than_the_newest_one_stays(tmp_path):
