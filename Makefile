@@ -68,7 +68,7 @@ endif
 pipeline-extra: $(VENV)/.installed-dev
 	@if command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || ls -d /usr/lib/jvm/*/bin/java >/dev/null 2>&1; then \
 	  $(MAKE) --no-print-directory $(VENV)/.installed-pipeline; \
-	else echo "no Java here (Debian: apt install default-jre-headless): the tests of the pipeline will skip"; fi
+	else echo "no Java here (Debian: apt install default-jre-headless): the tests of the pipeline, and of backups into a bucket, will skip"; fi
 
 # From Maven Central, for the tests of S3 only: without them these skip, in one line.
 pipeline-jars: pipeline-extra
