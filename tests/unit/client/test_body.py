@@ -131,4 +131,4 @@ async def test_who_waits_is_woken_by_a_piece_and_by_the_end():
         await asyncio.sleep(0)
         assert not waiting.done()
         wake()
-        assert await asyncio.wait_for(waiting, 1) == expected
+        assert await asyncio.wait_for(waiting, 10) == expected

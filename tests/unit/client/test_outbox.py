@@ -89,7 +89,7 @@ async def test_callers_wait_above_the_bound_and_not_at_it():
         await turns()
         assert not waiting.done()
         pipe.free.set()
-        await asyncio.wait_for(waiting, 1)
+        await asyncio.wait_for(waiting, 10)
 
 
 async def test_a_closed_outbox_lets_everybody_go():

@@ -71,7 +71,7 @@ async def pair(**more):
     doors = Doors()
     server = GrpcServer(ClusterSettings(port=0, **more), doors)
     port = await server.start()
-    dialer = GrpcDialer(ClusterSettings(**more), asyncio.get_running_loop(), dial_timeout_s=0.4)
+    dialer = GrpcDialer(ClusterSettings(**more), asyncio.get_running_loop(), dial_timeout_s=10.0)
     try:
         yield dialer, doors, f"127.0.0.1:{port}"
     finally:

@@ -164,7 +164,7 @@ async def test_an_errand_that_is_given_up_gives_everything_back(api, monkeypatch
     await send(api, "orders", 5)
     monkeypatch.setattr("broker.admin.desk.carrying._Work._commit", lambda *_: asyncio.sleep(1000))
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             await api.raw("POST", "/queues/orders/move", json={"to": "b"})
     await eventually(lambda: not [e for e in api.broker.shard.engines.values() if e.shown.consumers])
     rows = (await api.get("/queues/orders/messages"))["items"]
