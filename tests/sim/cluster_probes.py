@@ -29,6 +29,7 @@ from broker.journal.journal import Journal
 from broker.link.owner_side.edge_peer import EdgePeer, edge_of
 from broker.link.owner_side.link_server import LinkServer
 from broker.metadata.port import Change
+from broker.owner.slots.edge_gathering import EdgeGathering
 from broker.owner.slots.slot_lifecycle import Node
 from tests.sim.checker import Violation
 from tests.sim.cluster_checkers import HERE as STILL_HERE
@@ -88,8 +89,8 @@ class Probes:
         stack.enter_context(patch("broker.engine.publishing.publish._spill", self._crowded(publish._spill)))
         stack.enter_context(patch.object(Node, "_hand_over", self._held_back(Node._hand_over)))
         stack.enter_context(patch.object(LinkServer, "_bury", self._buried(LinkServer._bury)))
-        stack.enter_context(patch.object(Node, "_gathered", self._left_behind(Node._gathered)))
-        stack.enter_context(patch.object(Node, "_begin", self._begun_without(Node._begin)))
+        stack.enter_context(patch.object(EdgeGathering, "_all", self._left_behind(EdgeGathering._all)))
+        stack.enter_context(patch.object(Node, "_gathered", self._begun_without(Node._gathered)))
         stack.enter_context(patch.object(EdgePeer, "_open", self._attached(EdgePeer._open)))
 
     def _crowded(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -132,27 +133,27 @@ class Probes:
 
     def _left_behind(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
-        def gathered(node: Node) -> None:
-            now = node._clock.monotonic()
-            for slot, until in node._gathering.items():
+        def looked(gathering: EdgeGathering) -> None:
+            now = gathering._now()
+            for slot, until in gathering.until.items():
                 if until <= now:
-                    for edge in sorted(set(node._edges()) - node._serving.attached(slot)):
+                    for edge in sorted(set(gathering._edges()) - gathering._serving.attached(slot)):
                         self.give_up(edge)
-            original(node)
+            original(gathering)
 
-        return gathered
+        return looked
 
     def _begun_without(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
-        def begin(node: Node, slot: int) -> None:
-            there = set(node._edges()) | node._serving.attached(slot)
+        def gathered(node: Node, slot: int) -> None:
+            there = set(node._gathering._edges()) | node._serving.attached(slot)
             epoch = node._roles[slot].epoch if slot in node._roles else 0
             for host in self._world.of("edge"):
                 if host.name not in there:
                     self.unheard(host.name, slot, epoch)
             original(node, slot)
 
-        return begin
+        return gathered
 
     def _attached(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)

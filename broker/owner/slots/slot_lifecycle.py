@@ -24,8 +24,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from broker.core.effects import Turn
 from broker.core.records import MetaRecord
@@ -35,7 +34,10 @@ from broker.seams.clock import Clock
 
 from ..commit.io_thread import Io
 from ..shard.shard import Shard
+from .edge_gathering import EdgeGathering
+from .lifecycle_ports import Crossings, EdgeServer, FollowerPort, Leading, SlotRecords
 from .read_back import ReadBack
+from .recovered_slots import recovered_standbys
 from .slot_role import BEFORE, LED, RETRY_S, RoleState, SlotRole
 from .standby import LastState, Standby
 
@@ -45,60 +47,8 @@ log = logging.getLogger("stampede.owner")
 # last.
 EPOCH_SHIFT = 40
 """Ids of messages begin at (epoch - 1) << 40 in a new epoch: an id is never given twice, durable or not."""
-GATHER_S = 0.2
-"""A new leader takes and hands out nothing before every live edge has said what its clients hold and consume, but waits
-no longer than this: what a slow edge's clients hold would be given to others, as redelivered, and its subscribers
-without a durable name miss what comes before they do."""
-LOOK_S = 0.01
-RECOVER_PIECE = 512
-"""Records given to standbys between two turns of the loop at a start."""
 ROUSE_RUNS = 1000
 """Of a slot that is taken over, given to its engine in one go (some 10 ms); meanwhile others are served."""
-
-
-class EdgeServer(Protocol):
-    """Who takes commands from edges (link.LinkServer)."""
-
-    def serve(self, slot: int, epoch: int, news: Callable[[], None] | None = None) -> None:
-        """`news`: only consumers that attach again get in before let_in(); called when an edge has told everything."""
-        ...
-
-    def let_in(self, slot: int) -> None: ...
-    def unserve(self, slot: int, over: bool = False) -> None:
-        """over: its engine goes, too, and will not be served again in this epoch."""
-        ...
-
-    def attached(self, slot: int) -> set[str]:
-        """Edges that have told everything about the slot, in this epoch."""
-        ...
-
-
-class SlotRecords(Protocol):
-    """Changes slot records: done(the new record, or None when it was not changed or nobody knows)."""
-
-    def change(self, record: SlotRecord, new: SlotRecord, done: Callable[[SlotRecord | None], None]) -> None: ...
-
-
-class Leading(Protocol):
-    """The leader side of replication (leader.py)."""
-
-    def lead(self, record: SlotRecord) -> None: ...
-    def update(self, record: SlotRecord) -> None: ...
-    def resign(self, slot: int) -> None: ...
-
-
-class FollowerPort(Protocol):
-    """The follower side (follower.py)."""
-
-    def follow(self, standby: Standby, epoch: int) -> None: ...
-    def unfollow(self, slot: int) -> Standby | None: ...
-    def promised_until(self, slot: int) -> float: ...
-
-
-class Crossings(Protocol):
-    """Transactions over slots (coordinator.py)."""
-
-    def resume(self, engine: Any) -> None: ...
 
 
 class Node:
@@ -133,10 +83,7 @@ class Node:
         self._read_back = ReadBack(journal, survey_io, shard.durable)
         self._later = later
         self._min_in_sync = min_in_sync
-        self._edges = edges
-        self._looking = False
-        self._gathering: dict[int, float] = {}
-        """Slot → monotonic time until which edges are waited for."""
+        self._gathering = EdgeGathering(serving, edges, self._gathered, clock.monotonic, later)
         self._roles: dict[int, SlotRole] = {}
         self._records: dict[int, SlotRecord] = {}
         self._recovered: dict[int, Standby] = {}
@@ -154,24 +101,7 @@ class Node:
         """Takes what the journal brought back of all slots, before the first record: in steps of some milliseconds, for
         a loop that has others to serve."""
         yield from self._shard.reading()
-        recovered = self._journal.recovered
-        # Everything begins as a follower, also what was led before: only a record says who leads now.
-        standbys = {slot: Standby(self._shard.new_engine(slot)) for slot in sorted(recovered.slots)}
-        done = count(1)
-        for meta in recovered.metas:
-            if meta.slot in standbys:
-                standbys[meta.slot].restore_meta(meta)
-            if not next(done) % RECOVER_PIECE:
-                yield
-        for slot, producers in recovered.producers.items():
-            if slot in standbys:
-                standbys[slot].restore_producers(producers)
-        for found in recovered.runs():
-            if found[0].slot in standbys:
-                standbys[found[0].slot].found([found])
-            if not next(done) % RECOVER_PIECE:
-                yield
-        self._recovered = standbys
+        self._recovered = yield from recovered_standbys(self._journal.recovered, self._shard.new_engine)
 
     def on_record(self, slot: int, record: SlotRecord | None) -> None:
         """The slot's record is this now. None: it is gone; that is nobody's plan, so nothing is done."""
@@ -264,7 +194,7 @@ class Node:
                 self._step_down(slot, role, role.epoch)
                 continue
             role.suspends()
-            self._gathering.pop(slot, None)
+            self._gathering.forget(slot)
             self._serving.unserve(slot)
             self._shard.pause(slot)
 
@@ -451,34 +381,12 @@ class Node:
             self._hand_over(record, role)
 
     def _gather(self, slot: int, role: SlotRole) -> None:
-        """Nothing leaves, and nobody is let in but consumers that attach again, before the edges are there."""
+        """Nothing leaves before the edges are there."""
         self._shard.pause(slot)
-        self._gathering[slot] = self._clock.monotonic() + GATHER_S
-        # From here on edges get answers: they attach, and what they replay waits (attach_barrier).
-        self._serving.serve(slot, role.epoch, partial(self._look, slot))
-        if not self._looking:
-            self._looking = True
-            self._later(LOOK_S, self._gathered)
+        self._gathering.begin(slot, role.epoch)
 
-    def _look(self, slot: int) -> None:
-        """Another edge is there."""
-        if slot in self._gathering and set(self._edges()) <= self._serving.attached(slot):
-            self._begin(slot)
-
-    def _gathered(self) -> None:
-        """Edges may have gone, or been waited for long enough."""
-        self._looking = False
-        now, edges = self._clock.monotonic(), set(self._edges())
-        for slot, until in list(self._gathering.items()):
-            if until <= now or edges <= self._serving.attached(slot):
-                self._begin(slot)
-        if self._gathering:
-            self._looking = True
-            self._later(LOOK_S, self._gathered)
-
-    def _begin(self, slot: int) -> None:
+    def _gathered(self, slot: int) -> None:
         """Everybody is there who will be waited for."""
-        del self._gathering[slot]
         role = self._roles.get(slot)
         if role is None or role.state is not RoleState.LEADING:
             return
@@ -498,7 +406,7 @@ class Node:
             log.info("slot %d: %s is not in sync: not handed over", slot, record.target)
             return
         role.hands_over()
-        self._gathering.pop(slot, None)
+        self._gathering.forget(slot)
         self._serving.unserve(slot)
         self._shard.pause(slot)
         # Everything told and everything taken is with all in-sync members, the target among them; since the slot

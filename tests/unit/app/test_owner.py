@@ -30,7 +30,8 @@ from broker.core.records import MetaRecord
 from broker.core.slots import Member
 from broker.journal.journal import Journal
 from broker.metadata.port import Put
-from broker.owner.slots.slot_lifecycle import RECOVER_PIECE, Node
+from broker.owner.slots.recovered_slots import RECOVER_PIECE
+from broker.owner.slots.slot_lifecycle import Node
 from broker.seams.files import OsFiles
 from tests.harness.metadata import MemoryMetadata, MemoryStore
 from tests.harness.waiting import eventually
