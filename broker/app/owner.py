@@ -48,8 +48,8 @@ from broker.owner.shard.fault_attribution import NOBODY
 from broker.owner.shard.shard import Shard
 from broker.owner.shard.small_state import Keeper
 from broker.owner.shard.views import Views, busy_addresses
-from broker.owner.slots.slot_lifecycle import Node
-from broker.owner.slots.slot_status import Standing
+from broker.owner.slots.slot_lifecycle import SlotLifecycle
+from broker.owner.slots.slot_status import SlotStatus
 from broker.owner.slots.standby import Standby
 from broker.owner.transactions.coordinator import RETRY_S, Coordinator
 from broker.rpc.server import GrpcServer
@@ -71,7 +71,7 @@ log = logging.getLogger("stampede.owner")
 ALONE_S = 1.0
 """When all owners end at once: for commits under way. The followers that have to confirm them may be gone already."""
 LOOK_S = 0.02
-STANDING_S = 0.5
+STATUS_S = 0.5
 """How exactly it is known since when a slot is not served."""
 MAINTAIN_S = 1.0
 """How often the journal may free space when nothing forces it to."""
@@ -171,7 +171,7 @@ class OwnerProcess(ClusterProcess):
             self.space.look()
             self._every("space", SPACE_S, self.space.look)
             self._every("maintain", MAINTAIN_S, self._maintain)
-            self._every("standing", STANDING_S, self.standing.look)
+            self._every("slot status", STATUS_S, self.slot_status.look)
             self._every("poll", RETRY_S, self.coordinator.poll)
             admin = advertised_admin(settings)
             await self.join(advertised(settings, port), admin, self.journal.disk_id, advertised_reads(settings, reads))
@@ -203,7 +203,7 @@ class OwnerProcess(ClusterProcess):
             self.shard.depths,
             [self.shard.survey],
             self._check,
-            self.standing.told,
+            self.slot_status.told,
             partial(busy_addresses, self.shard),
         )  # fmt: skip
         self._begun = Begun.SERVING
@@ -261,21 +261,21 @@ class OwnerProcess(ClusterProcess):
         )  # fmt: skip
         self.port.attach(self.coordinator)
         self.shard.crossing = self.coordinator
-        self.node = Node(
+        self.lifecycle = SlotLifecycle(
             self.id, self.shard, self.journal, self.leaders, self.followers, self.server, self.table, self.coordinator,
             self.clock, seeds, self._later, settings.cluster.min_in_sync, lambda: self._edges,
         )  # fmt: skip
-        self.standing = Standing(self.node, self.leaders, self.clock)
+        self.slot_status = SlotStatus(self.lifecycle, self.leaders, self.clock)
         self.shard.others = self._keeper
         inspector = Inspector(self.journal, seeds, self._later, self.shard.durable)
         self.leaders.start(
             LeaderHome(
                 durable=self.shard.durable,
                 progress=self.shard.on_progress,
-                snapshot=self.node.state_of,
+                snapshot=self.lifecycle.state_of,
                 change=self.table.change,
-                on_record=self.node.on_record,
-                deposed=self.node.deposed,
+                on_record=self.lifecycle.on_record,
+                deposed=self.lifecycle.deposed,
                 lost=self._lost,
                 look=inspector.look,
             )
@@ -284,9 +284,9 @@ class OwnerProcess(ClusterProcess):
             FollowerHome(
                 durable=self.shard.durable,
                 new_standby=lambda slot: Standby(self.shard.new_engine(slot)),
-                deposed=self.node.deposed,
+                deposed=self.lifecycle.deposed,
                 lost=self._lost,
-                released=self.node.released,
+                released=self.lifecycle.released,
                 look=inspector.look,
                 thrown=self.shard.thrown,
             )
@@ -303,12 +303,12 @@ class OwnerProcess(ClusterProcess):
 
     def _keeper(self, slot: int) -> Keeper | None:
         """Who keeps the small state of a slot that is not led here."""
-        return self.node.keeper(slot) or self.followers.keeper(slot)
+        return self.lifecycle.keeper(slot) or self.followers.keeper(slot)
 
     async def _recover(self, opening: Opening) -> None:
         """Health is answered, and a stop obeyed, meanwhile."""
         with uncollected():
-            for _ in self.node.recovering():
+            for _ in self.lifecycle.recovering():
                 opening.second(self.journal.recovered.read)
                 await asyncio.sleep(0)
 
@@ -323,13 +323,13 @@ class OwnerProcess(ClusterProcess):
             limit, told = self.settings.edge.drain_timeout_s, False
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit):
-                    self.node.leave()
+                    self.lifecycle.leave()
                     told = await self.membership.set_leaving()
-                    while told and self._others_stay() and (self.node.led() or self.node.needed()):  # noqa: ASYNC110
+                    while told and self._others_stay() and (self.lifecycle.led() or self.lifecycle.needed()):  # noqa: ASYNC110
                         await asyncio.sleep(LOOK_S)  # many records
             if not told:
                 log.warning("etcd does not answer: nothing can be handed over, what is led here fails over")
-            elif (left := len(self.node.led())) and self._others_stay():
+            elif (left := len(self.lifecycle.led())) and self._others_stay():
                 log.warning("%d slots could not be handed over within %g s; they fail over", left, limit)
         await self._close()
         if self.shard.stopped:
@@ -343,7 +343,7 @@ class OwnerProcess(ClusterProcess):
 
     async def _close(self) -> None:
         self._closing = True
-        self.node.end()
+        self.lifecycle.end()
         if self._noting is not None:
             await self._noting
         self._alarm.stop()
@@ -407,7 +407,7 @@ class OwnerProcess(ClusterProcess):
         return (self.server if service == EDGE_SERVICE else self.followers).accept(service, stream)
 
     def _on_slot(self, slot: int, record: SlotRecord | None) -> None:
-        self._guarded(partial(self.node.on_record, slot, record))
+        self._guarded(partial(self.lifecycle.on_record, slot, record))
         if record is None or not self.joined:
             return
         leader = self.membership.owners.get(record.leader)
@@ -456,7 +456,7 @@ class OwnerProcess(ClusterProcess):
             self.fail(why)
             return
         led = slot in self.shard.engines
-        self.node.end()
+        self.lifecycle.end()
         self._noting = self.loop.create_task(self._note(slot, why, led))
 
     async def _note(self, slot: int, why: str, led: bool) -> None:
@@ -467,13 +467,13 @@ class OwnerProcess(ClusterProcess):
 
     async def on_lost(self, why: str) -> None:
         await super().on_lost(why)
-        self.node.suspend()
+        self.lifecycle.suspend()
 
     def on_registered(self) -> None:
-        self.node.go_on()
+        self.lifecycle.go_on()
 
     def on_refused(self, error: BrokerError) -> None:
-        self.node.end()
+        self.lifecycle.end()
         super().on_refused(error)
 
     def on_engine_settings(self, settings: EngineSettings) -> None:
@@ -504,10 +504,10 @@ class OwnerProcess(ClusterProcess):
     def _readiness(self) -> tuple[bool, dict[str, str]]:
         if self.shard.stopped:
             return False, {"owner": self.shard.stopped}
-        lagging = len(self.node.lagging())
+        lagging = len(self.lifecycle.lagging())
         details = {
             "owner": "ok" if self._ready else "starting or stopping",
-            "slots led": str(self.node.serving()),
+            "slots led": str(self.lifecycle.serving()),
             "replicas not in sync": str(lagging),
             **self.space.details(),
             **self.memory.details(),

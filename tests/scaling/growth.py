@@ -302,7 +302,7 @@ class Cluster:
         if any(host.up and (host.process is None or not host.process.started) for host in self.world.hosts.values()):
             return False
         lives = [host.process.process for host in self.world.of("owner") if host.up]
-        return sum(process.node.serving() for process in lives) == SLOTS
+        return sum(process.lifecycle.serving() for process in lives) == SLOTS
 
     def streams(self) -> Counter[str]:
         """Those that stand, by the kinds of who dialled and who was dialled."""
@@ -359,7 +359,7 @@ class Cluster:
         if any(record.leader == name for record in self.records.values()):
             return False
         lives = [host.process.process for host in self.world.of("owner") if host.up]
-        return sum(process.node.serving() for process in lives) == SLOTS
+        return sum(process.lifecycle.serving() for process in lives) == SLOTS
 
     def add_edge(self) -> Seen:
         host = self.edge(len(self.world.of("edge")))

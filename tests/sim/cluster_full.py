@@ -94,7 +94,7 @@ class ClusterHistory(History):
         if len(records) < SLOTS or any(len(r.isr) < OWNERS or not r.leader or r.target for r in records.values()):
             return False
         processes = {host.name: host.process.process for host in owners}
-        if sum(process.node.serving() for process in processes.values()) != SLOTS:
+        if sum(process.lifecycle.serving() for process in processes.values()) != SLOTS:
             return False
         if any(p.journal.inflight_bytes or p.shard.congested for p in processes.values()):
             return False

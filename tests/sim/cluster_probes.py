@@ -30,7 +30,7 @@ from broker.link.owner_side.edge_peer import EdgePeer, edge_of
 from broker.link.owner_side.link_server import LinkServer
 from broker.metadata.port import Change
 from broker.owner.slots.edge_gathering import EdgeGathering
-from broker.owner.slots.slot_lifecycle import Node
+from broker.owner.slots.slot_lifecycle import SlotLifecycle
 from tests.sim.checker import Violation
 from tests.sim.cluster_checkers import HERE as STILL_HERE
 from tests.sim.cluster_checkers import NUMBER, Copy
@@ -87,10 +87,10 @@ class Probes:
         for name in ("flush", "handle", "release", "fetched", "tick"):
             stack.enter_context(patch.object(Engine, name, self._watched(getattr(Engine, name))))
         stack.enter_context(patch("broker.engine.publishing.publish._spill", self._crowded(publish._spill)))
-        stack.enter_context(patch.object(Node, "_hand_over", self._held_back(Node._hand_over)))
+        stack.enter_context(patch.object(SlotLifecycle, "_hand_over", self._held_back(SlotLifecycle._hand_over)))
         stack.enter_context(patch.object(LinkServer, "_bury", self._buried(LinkServer._bury)))
         stack.enter_context(patch.object(EdgeGathering, "_all", self._left_behind(EdgeGathering._all)))
-        stack.enter_context(patch.object(Node, "_gathered", self._begun_without(Node._gathered)))
+        stack.enter_context(patch.object(SlotLifecycle, "_gathered", self._begun_without(SlotLifecycle._gathered)))
         stack.enter_context(patch.object(EdgePeer, "_open", self._attached(EdgePeer._open)))
 
     def _crowded(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,17 +107,17 @@ class Probes:
 
     def _held_back(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
-        def hand_over(node: Node, record: SlotRecord, role: Any) -> None:
-            if (engine := node._shard.engines.get(record.slot)) is not None:
+        def hand_over(lifecycle: SlotLifecycle, record: SlotRecord, role: Any) -> None:
+            if (engine := lifecycle._shard.engines.get(record.slot)) is not None:
                 waiting = [entry for held in engine._slot.pending for entry in held.entries]
                 self._note([run for queue, run, _ in waiting if queue.tied and not run.flags & DURABLE])
                 for queue in engine.queues():
                     if queue.tied:
                         self._note(queue.in_order())
                         for consumer in queue.consumers:
-                            if not node._serving.told(edge_of(consumer.id), record.slot):
+                            if not lifecycle._serving.told(edge_of(consumer.id), record.slot):
                                 self._note((consumer.ledger or {}).values())
-            original(node, record, role)
+            original(lifecycle, record, role)
 
         return hand_over
 
@@ -145,13 +145,13 @@ class Probes:
 
     def _begun_without(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
-        def gathered(node: Node, slot: int) -> None:
-            there = set(node._gathering._edges()) | node._serving.attached(slot)
-            epoch = node._roles[slot].epoch if slot in node._roles else 0
+        def gathered(lifecycle: SlotLifecycle, slot: int) -> None:
+            there = set(lifecycle._gathering._edges()) | lifecycle._serving.attached(slot)
+            epoch = lifecycle._roles[slot].epoch if slot in lifecycle._roles else 0
             for host in self._world.of("edge"):
                 if host.name not in there:
                     self.unheard(host.name, slot, epoch)
-            original(node, slot)
+            original(lifecycle, slot)
 
         return gathered
 

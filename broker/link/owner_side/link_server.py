@@ -120,7 +120,7 @@ class LinkServer:
         """To operators."""
         self._relay = EdgeRelay(later)
 
-    # ── the node ───────────────────────────────────────────────────────────────────────────────────
+    # ── slots that are led here, or not any more ───────────────────────────────────────────────────
 
     def serve(self, slot: int, epoch: int, news: Callable[[], None] | None = None) -> None:
         """The slot is led here from now on; edges that wait for that hear it.

@@ -2,7 +2,7 @@
 
 Rule: the highest epoch wins, for ever: once it stands in the journal nothing of a lower one is taken, acknowledged or
 promised. What an acknowledgement or a promise does not cover any more is said *before* it on the same stream.
-Must not know the isr or the metadata store; which slots are followed at all is the node's to say.
+Must not know the isr or the metadata store; which slots are followed at all is the life cycle's to say.
 """
 
 # Example. Slot 9 is followed here, led by A in epoch 4; A is cut off, and B is elected in epoch 5.
@@ -81,7 +81,7 @@ class FollowerHome:
 
 
 class Followers:
-    """All slots followed here. An Acceptor of REPLICA_SERVICE; see node.Following."""
+    """All slots followed here. An Acceptor of REPLICA_SERVICE; see slots/lifecycle_ports.py."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Followers:
         self._asked: dict[int, tuple[LeaderStream, int]] = {}
         """Leads that wait until the slot is followed here."""
         self._known: dict[int, int] = {}
-        """Slot → highest epoch that the node or a leader has named."""
+        """Slot → highest epoch that the life cycle or a leader has named."""
         self._promised: dict[int, float] = {}
         self._led_in: dict[int, tuple[str, str, int]] = {}
         """Slot → (leader, its boot id, epoch) that the last promise was given to."""
@@ -141,7 +141,7 @@ class Followers:
     def accept(self, service: str, stream: Stream) -> StreamEnd:
         return LeaderStream(self, stream)
 
-    # ── for the node ───────────────────────────────────────────────────────────────────────────────
+    # ── for the life cycle ─────────────────────────────────────────────────────────────────────────
 
     def follow(self, standby: Standby, epoch: int) -> None:
         """Follows the slot from where the standby is, whoever leads it in this epoch or a later one."""
@@ -238,7 +238,7 @@ class Followers:
         # must not take the place of this one's.
         self._known[slot] = epoch
         if slot not in self._standbys:
-            # It is led here, or its log is being read: the node makes it a followed one.
+            # It is led here, or its log is being read: the life cycle makes it a followed one.
             self._asked[slot] = (stream, epoch)
             self.home.deposed(slot, epoch)
             return False

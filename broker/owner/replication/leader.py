@@ -189,7 +189,7 @@ class Leaders:
             for lead in list(self._leads.values()):
                 self._consider(lead)
 
-    # ── for the node ───────────────────────────────────────────────────────────────────────────────
+    # ── for the life cycle ─────────────────────────────────────────────────────────────────────────
 
     def lead(self, record: SlotRecord) -> None:
         """Begins to lead the slot. Its epoch has begun in the journal, and nothing was appended in it yet. Until every

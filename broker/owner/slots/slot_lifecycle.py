@@ -51,7 +51,7 @@ ROUSE_RUNS = 1000
 """Of a slot that is taken over, given to its engine in one go (some 10 ms); meanwhile others are served."""
 
 
-class Node:
+class SlotLifecycle:
     """`me`: this owner's id. All calls in the loop's thread."""
 
     def __init__(

@@ -25,7 +25,7 @@ WHY: Final = {
 
 
 class Duties(Protocol):
-    """The node."""
+    """slot_lifecycle.py."""
 
     def duties(self) -> dict[int, RoleState]:
         """Slots that this owner shall lead → what it is to them."""
@@ -40,7 +40,7 @@ class Waits(Protocol):
         ...
 
 
-class Standing:
+class SlotStatus:
     """`serves`: how many slots are served here, as of the last look."""
 
     __slots__ = ("_clock", "_duties", "_since", "_waits", "serves")

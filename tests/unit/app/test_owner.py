@@ -31,7 +31,7 @@ from broker.core.slots import Member
 from broker.journal.journal import Journal
 from broker.metadata.port import Put
 from broker.owner.slots.recovered_slots import RECOVER_PIECE
-from broker.owner.slots.slot_lifecycle import Node
+from broker.owner.slots.slot_lifecycle import SlotLifecycle
 from broker.seams.files import OsFiles
 from tests.harness.metadata import MemoryMetadata, MemoryStore
 from tests.harness.waiting import eventually
@@ -84,7 +84,7 @@ async def test_a_store_that_gives_no_answer_does_not_hold_up_the_end(tmp_path: P
     process.keys, process.metadata = keys, MemoryMetadata(store, timeout_s=600.0)
     process.table = SlotTable(process.metadata, keys)
     await process.start()
-    await eventually(lambda: len(process.node.led()) == 128)
+    await eventually(lambda: len(process.lifecycle.led()) == 128)
     store.stop()
     await asyncio.wait_for(process.stop(), 60)
     assert nobody_holds(tmp_path)
@@ -139,14 +139,14 @@ async def test_a_stop_is_obeyed_while_the_journal_is_taken_in(tmp_path: Path, mo
     steps: list[int] = []
     stop = asyncio.Event()
 
-    def recovering(self: Node) -> Iterator[None]:
+    def recovering(self: SlotLifecycle) -> Iterator[None]:
         for n in range(1000):
             steps.append(n)
             if n == 1:
                 stop.set()
             yield
 
-    monkeypatch.setattr(Node, "recovering", recovering)
+    monkeypatch.setattr(SlotLifecycle, "recovering", recovering)
     process = OwnerProcess(settings(tmp_path))
     assert not await asyncio.wait_for(_started(process, stop), 30)
     assert 2 <= len(steps) < 100 and not process.failed.done()

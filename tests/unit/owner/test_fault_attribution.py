@@ -11,7 +11,7 @@ from broker.core.commands import Publish
 from broker.engine.engine import Engine
 from broker.owner.shard.fault_attribution import NOBODY, culprit
 from tests.unit.engine.world import run_of
-from tests.unit.owner.node_world import SLOT, World
+from tests.unit.owner.lifecycle_world import SLOT, World
 
 
 def throw_at(monkeypatch, kind):

@@ -12,7 +12,7 @@ from broker.core.errors import Code
 from broker.core.message import Blob
 from broker.owner.commit.full_disk import refuse_full
 from tests.unit.engine.world import run_of
-from tests.unit.owner.node_world import SLOT, World
+from tests.unit.owner.lifecycle_world import SLOT, World
 
 
 def test_a_full_disk_prepares_nothing():

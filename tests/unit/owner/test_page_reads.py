@@ -9,7 +9,7 @@ import pytest
 from broker.core.effects import Fetch
 from broker.core.errors import JournalError
 from broker.owner.shard.page_reads import PageReads
-from tests.unit.owner.node_world import ME, OTHER, World
+from tests.unit.owner.lifecycle_world import ME, OTHER, World
 
 from .hand_io import HandIo
 

@@ -7,7 +7,7 @@ import logging
 from broker.core.commands import Barrier, Disconnect, Publish
 from broker.core.effects import Refused
 from broker.core.errors import Code
-from tests.unit.owner.node_world import SLOT, World
+from tests.unit.owner.lifecycle_world import SLOT, World
 
 from .test_fault_attribution import publish, throw_at
 

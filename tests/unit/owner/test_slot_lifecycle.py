@@ -13,7 +13,7 @@ from broker.core.commands import Publish
 from broker.core.message import BLOB, NO_IDS, Run
 from broker.core.slots import SlotRecord
 from broker.owner.slots import slot_lifecycle
-from tests.unit.owner.node_world import ALL, ME, OTHER, SLOT, THIRD, World
+from tests.unit.owner.lifecycle_world import ALL, ME, OTHER, SLOT, THIRD, World
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def world():
 def test_nothing_is_led_before_the_process_is_registered(world):
     world.is_now(1, ME)
     assert world.led == {} and SLOT in world.followed
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.run()
     assert world.served == {SLOT: 1} and world.followed == {}
 
 
 def test_a_new_leader_waits_for_the_end_of_its_promise(world):
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.is_now(1, OTHER)
     world.promised = world.now + 0.2
     world.is_now(2, ME)
@@ -44,11 +44,11 @@ def test_a_new_leader_waits_for_the_end_of_its_promise(world):
 
 
 def test_not_when_the_old_one_has_resigned(world):
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.is_now(1, OTHER)
     world.promised = world.now + 0.2
     world.is_now(2, ME)
-    world.node.released(SLOT)
+    world.lifecycle.released(SLOT)
     world.run()
     assert world.served == {SLOT: 2}
     world.wait(1)
@@ -57,7 +57,7 @@ def test_not_when_the_old_one_has_resigned(world):
 
 def test_it_serves_when_everybody_in_sync_has_everything(world):
     world.whole = False
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.is_now(1, ME)
     assert world.led == {SLOT: 1} and world.served == {}
     world.whole = True
@@ -68,7 +68,7 @@ def test_it_serves_when_everybody_in_sync_has_everything(world):
 
 def test_a_newer_record_wins_while_it_takes_over(world):
     world.whole = False
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.is_now(1, ME)
     world.is_now(2, OTHER)
     assert world.led == {} and world.followed[SLOT][1] == 2
@@ -84,7 +84,7 @@ def test_a_long_queue_is_taken_over_in_steps_and_whole(world, called_off, monkey
     monkeypatch.setattr(slot_lifecycle, "ROUSE_RUNS", 2)
     world.leading().send(*[b"%d" % i for i in range(7)])
     again = world.restarted()
-    again.node.go_on()
+    again.lifecycle.go_on()
     again.is_now(2, ME)
     steps = []
     while again.timers and again.served == {}:
@@ -106,15 +106,15 @@ def test_a_record_that_is_older_or_gone_changes_nothing(world):
     world.leading()
     old = SlotRecord(SLOT, 1, OTHER, ALL, ALL, "", 1)
     world.is_now(1, ME)
-    world.node.on_record(SLOT, old)
-    world.node.on_record(SLOT, None)
+    world.lifecycle.on_record(SLOT, old)
+    world.lifecycle.on_record(SLOT, None)
     world.run()
     assert world.served == {SLOT: 1}
 
 
 def test_nothing_is_handed_out_before_the_edges_are_there(world):
     world.live_edges = {"e1"}
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.is_now(1, ME)
     world.send(b"m")
     world.consume()
@@ -126,7 +126,7 @@ def test_nothing_is_handed_out_before_the_edges_are_there(world):
 
 def test_but_an_edge_that_does_not_come_is_not_waited_for_long(world):
     world.live_edges = {"e1"}
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.is_now(1, ME)
     world.send(b"m")
     world.consume()
@@ -137,7 +137,7 @@ def test_but_an_edge_that_does_not_come_is_not_waited_for_long(world):
 def test_nor_is_anything_let_in_but_who_comes_back(world):
     """And nobody waits for the next look when the last edge is there."""
     world.live_edges = {"e1", "e2"}
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.is_now(1, ME)
     news, now = world.waited_for, world.now
     world.told_by = {"e1"}
@@ -156,7 +156,7 @@ def test_nor_is_anything_let_in_but_who_comes_back(world):
 
 def test_an_edge_that_does_not_come_keeps_the_others_out_not_for_long(world):
     world.live_edges = {"e1"}
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.is_now(1, ME)
     world.wait(0.15)
     assert world.waited_for is not None
@@ -166,7 +166,7 @@ def test_an_edge_that_does_not_come_keeps_the_others_out_not_for_long(world):
 
 def test_who_was_not_there_before_a_transfer_that_is_called_off_is_waited_for_behind_it(world):
     world.live_edges = {"e1"}
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.is_now(1, ME)
     world.whole = False
     world.send(b"m")
@@ -190,8 +190,8 @@ def test_who_comes_back_as_the_leader_asks_for_a_new_epoch(world):
     """Followers may have records of the old one that this disk has lost."""
     world.leading().send(b"m")
     again = world.restarted()
-    again.node.on_record(SLOT, again.record)
-    again.node.go_on()
+    again.lifecycle.on_record(SLOT, again.record)
+    again.lifecycle.go_on()
     again.run()
     again.wait(0.5)
     assert again.changes[0].epoch == 2 and again.served == {SLOT: 2}
@@ -202,8 +202,8 @@ def test_who_comes_back_as_the_leader_asks_for_a_new_epoch(world):
 def test_while_the_store_is_away_it_asks_again(world):
     again = world.leading().restarted()
     again.table_up = False
-    again.node.on_record(SLOT, again.record)
-    again.node.go_on()
+    again.lifecycle.on_record(SLOT, again.record)
+    again.lifecycle.go_on()
     again.wait(1)
     assert again.served == {} and len(again.changes) > 2
     again.table_up = True
@@ -263,7 +263,7 @@ def test_who_is_deposed_tells_nothing_more_and_follows_with_what_it_has(world):
     world.io.held = True
     world.send(b"c")
     world.table_up = False  # its watch has yet to tell who leads
-    world.node.deposed(SLOT, 2)
+    world.lifecycle.deposed(SLOT, 2)
     world.io.go_on()
     world.run()
     assert world.receipts() == 2 and world.shard.engines == {} and SLOT not in world.journal.replicated
@@ -322,7 +322,7 @@ def test_what_a_slot_is_survives_a_segment_that_begins_while_its_log_is_read(wor
     world.shard.durable(lambda: None)
     world.run()
     again = world.restarted()
-    again.node.go_on()
+    again.lifecycle.go_on()
     again.is_now(3, ME)
     again.wait(0.5)
     again.consume()
@@ -332,13 +332,13 @@ def test_what_a_slot_is_survives_a_segment_that_begins_while_its_log_is_read(wor
 def test_who_is_declared_dead_leads_nothing_until_it_is_registered_again(world):
     world.leading().send(b"m")
     world.surveys.held = True
-    world.node.suspend()
+    world.lifecycle.suspend()
     world.run()
     assert world.served == {}
     world.consume()
     world.is_now(1, ME)
     assert world.served == {} and world.got() == []
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.run()
     assert world.served == {SLOT: 1} and not world.changes, "nobody has led instead: nothing is read, nothing asked"
     assert world.got() == [b"m"]
@@ -347,14 +347,14 @@ def test_who_is_declared_dead_leads_nothing_until_it_is_registered_again(world):
 @pytest.mark.parametrize("before", [True, False])
 def test_what_others_lead_since_it_was_declared_dead_is_followed(world, before):
     world.leading().send(b"m")
-    world.node.suspend()
+    world.lifecycle.suspend()
     world.run()
     if before:
         world.is_now(2, OTHER)
         assert world.resigned == [SLOT] and SLOT in world.followed
-        world.node.go_on()
+        world.lifecycle.go_on()
     else:  # our watch is slow
-        world.node.go_on()
+        world.lifecycle.go_on()
         world.run()
         assert world.served == {SLOT: 1}
         world.is_now(2, OTHER)
@@ -366,40 +366,40 @@ def test_a_transfer_that_was_under_way_when_it_was_declared_dead_begins_again(wo
     world.leading().send(b"m")
     world.whole = False
     world.is_now(1, ME, target=OTHER)
-    world.node.suspend()
+    world.lifecycle.suspend()
     world.whole = True
     world.send(b"late")
     world.wait(0.5)
     assert world.changes == [], "nothing is handed over by who is taken for dead"
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.wait(0.5)
     assert (world.record.leader, world.record.epoch) == (OTHER, 2) and world.served == {}
 
 
 def test_what_was_not_taken_over_yet_when_it_was_declared_dead_is_begun_again(world):
     world.promised = world.now + 1
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.is_now(1, ME)
-    world.node.suspend()
+    world.lifecycle.suspend()
     world.run()
     world.wait(2)
     assert world.served == {} and SLOT in world.followed
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.wait(2)
     assert list(world.served) == [SLOT]
 
 
 def test_the_end_while_it_is_taken_for_dead(world):
     world.leading().send(b"m")
-    world.node.suspend()
-    world.node.end()
-    world.node.go_on()
+    world.lifecycle.suspend()
+    world.lifecycle.end()
+    world.lifecycle.go_on()
     world.run()
     assert world.served == {}
 
 
 def test_settings_that_changed_while_it_was_followed_hold_when_it_is_led(world):
-    world.node.go_on()
+    world.lifecycle.go_on()
     world.is_now(1, OTHER)
     world.shard.configure(EngineSettings(address=AddressSettings(auto_create=False)))
     world.is_now(2, ME)
@@ -425,19 +425,19 @@ def test_it_may_come_back(world):
     world.leading().send(b"m")
     world.is_now(2, OTHER, replicas=(OTHER, THIRD))
     world.is_now(2, OTHER)
-    assert world.followed[SLOT][0].size == 0 and world.node.lagging() == []
+    assert world.followed[SLOT][0].size == 0 and world.lifecycle.lagging() == []
     world.is_now(2, OTHER, isr=(OTHER, THIRD))
-    assert world.node.lagging() == [SLOT]
+    assert world.lifecycle.lagging() == [SLOT]
 
 
 def test_nobody_waits_to_be_in_sync_with_a_slot_that_is_out_of_service(world):
     """Nor does an owner that ends wait until it is let go: nobody leads it who could do that."""
     world.leading()
     world.is_now(2, OTHER, isr=(OTHER, THIRD))
-    assert world.node.lagging() == [SLOT]
-    world.node.on_record(SLOT, world.stored(replace(world.record, leader="", shelved="why")))
-    assert world.node.lagging() == []
+    assert world.lifecycle.lagging() == [SLOT]
+    world.lifecycle.on_record(SLOT, world.stored(replace(world.record, leader="", shelved="why")))
+    assert world.lifecycle.lagging() == []
     world.is_now(3, OTHER)
-    assert world.node.needed() == [SLOT]
-    world.node.on_record(SLOT, world.stored(replace(world.record, leader="", shelved="why")))
-    assert world.node.needed() == []
+    assert world.lifecycle.needed() == [SLOT]
+    world.lifecycle.on_record(SLOT, world.stored(replace(world.record, leader="", shelved="why")))
+    assert world.lifecycle.needed() == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.owner.slots.slot_role import RoleState
-from broker.owner.slots.slot_status import Standing
+from broker.owner.slots.slot_status import SlotStatus
 
 
 class Owner:
@@ -22,7 +22,7 @@ class Owner:
 
 def test_why_and_since_when():
     owner = Owner()
-    standing = Standing(owner, owner, owner)
+    standing = SlotStatus(owner, owner, owner)
     owner.doing = {1: RoleState.LEADING, 2: RoleState.TAKING_OVER, 3: RoleState.LEADING}
     owner.lacks = {2: "b (silent)", 3: "2 in-sync replicas, has 1"}
     standing.look()

@@ -13,7 +13,7 @@ from broker.owner.shard.slow_turns import Blame
 from broker.seams.steps import SLOW_S, Steps
 from tests.harness import steps as harness
 from tests.unit.engine.world import run_of
-from tests.unit.owner.node_world import SLOT, World
+from tests.unit.owner.lifecycle_world import SLOT, World
 
 
 class HandClock:

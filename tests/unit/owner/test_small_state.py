@@ -15,8 +15,8 @@ from tests.harness.queues import stats
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of
-from tests.unit.owner.node_world import ME, OTHER, SLOT
-from tests.unit.owner.node_world import World as NodeWorld
+from tests.unit.owner.lifecycle_world import ME, OTHER, SLOT
+from tests.unit.owner.lifecycle_world import World as NodeWorld
 
 MANY = 400
 
@@ -146,7 +146,7 @@ def test_a_slot_that_gets_into_other_hands_meanwhile_is_written_whole() -> None:
     world.run()
     assert world.shard._commits._copying is None
     again = world.restarted()
-    again.node.go_on()
+    again.lifecycle.go_on()
     again.is_now(3, ME)
     again.wait(1)
     assert len(again.shard.engines[SLOT].queues()) == 250

@@ -1,4 +1,4 @@
-"""One owner for tests of its slots: node, shard and journal are real; replication, edges and slot table are played."""
+"""One owner for tests of its slots: life cycle, shard, journal are real; replication, edges, slot table are played."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.core.slots import SlotRecord
 from broker.journal.journal import Journal
 from broker.owner.commit.io_thread import Io
 from broker.owner.shard.shard import Shard
-from broker.owner.slots.slot_lifecycle import Node
+from broker.owner.slots.slot_lifecycle import SlotLifecycle
 from tests.sim.disk import SimDisk
 from tests.unit.engine.world import run_of
 
@@ -50,7 +50,7 @@ class Jobs(Io):
 
 
 class World:
-    """One owner: its node, shard and journal are real; replication, edges and the table are played."""
+    """One owner: its life cycle, shard and journal are real; replication, edges and the table are played."""
 
     def __init__(self, disk=None, **address):
         self.now = 1000.0
@@ -73,7 +73,7 @@ class World:
             self.later, self,
         )  # fmt: skip
         self.shard.listen(self)
-        self.node = Node(
+        self.lifecycle = SlotLifecycle(
             ME, self.shard, self.journal, self, self, self, self, self, self, self.surveys, self.later, 2,
             lambda: self.live_edges,
         )  # fmt: skip
@@ -167,7 +167,7 @@ class World:
         return [m for slot in range(SLOTS) if (kept := self.keeper(slot)) for some in kept.small_state() for m in some]
 
     def keeper(self, slot):
-        return self.node.keeper(slot) or (self.followed[slot][0] if slot in self.followed else None)
+        return self.lifecycle.keeper(slot) or (self.followed[slot][0] if slot in self.followed else None)
 
     # ── what happens ───────────────────────────────────────────────────────────────────────────────
 
@@ -178,12 +178,12 @@ class World:
 
     def is_now(self, epoch, leader, replicas=ALL, isr=None, target=""):
         record = SlotRecord(SLOT, epoch, leader, replicas, isr if isr is not None else replicas, target)
-        self.node.on_record(SLOT, self.stored(record))
+        self.lifecycle.on_record(SLOT, self.stored(record))
         self.run()
 
     def leading(self):
         """Begins, registered, as the leader in epoch 1."""
-        self.node.go_on()
+        self.lifecycle.go_on()
         self.is_now(1, ME)
         self.wait(0.5)
         return self
@@ -220,5 +220,5 @@ class World:
         return world
 
     def recover(self):
-        for _ in self.node.recovering():
+        for _ in self.lifecycle.recovering():
             pass
