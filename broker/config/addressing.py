@@ -80,8 +80,8 @@ class AddressSettings:
     )
     full_policy: str = setting(
         "PAGE",
-        "PAGE|BLOCK|FAIL|DROP",
-        "at max_size_*: keep on disk, let producers wait, refuse, or drop in silence",
+        "PAGE|BLOCK|FAIL|DROP|DEAD_LETTER",
+        "at max_size_*: keep on disk, let producers wait, refuse, drop in silence, or send to the dead letter address",
         "PAGE needs no limit: what does not fit into memory is read back from the journal",
     )
     max_size_bytes: int = setting(-1, "bytes", "in all queues of the address together; -1: unlimited", least=-1)
@@ -101,6 +101,10 @@ class AddressSettings:
     )
     exclusive: bool = setting(False, "yes/no", "one consumer at a time; the next takes over when it goes")
     ring_size: int = setting(-1, "messages", "queues keep only so many of the newest; -1: all", least=-1)
+    ring_bytes: int = setting(-1, "bytes", "queues keep only so much of the newest; -1: all", least=-1)
+    ring_dead_letters: bool = setting(
+        False, "yes/no", "what a queue does not keep for ring_size or ring_bytes goes to the dead letter address"
+    )
     max_consumers: int = setting(-1, "consumers", "of a queue; -1: unlimited", least=-1)
     purge_on_no_consumers: bool = setting(False, "yes/no", "queues are emptied when their last consumer goes")
     consumers_before_dispatch: int = setting(0, "consumers", "must be there before a queue starts to deliver", least=0)
@@ -119,6 +123,8 @@ class AddressSettings:
     )
     group_first_key: str = setting("", "header", "set to true on the first message a consumer gets of a group")
     retroactive_messages: int = setting(0, "messages", "kept for queues that will be made later", least=0)
+    retroactive_bytes: int = setting(-1, "bytes", "of them only so much of the newest; -1: all", least=-1)
+    retroactive_ms: int = setting(-1, "milliseconds", "of them only those that came since; -1: all", least=-1)
     slow_consumer_threshold: int = setting(
         -1, "messages per slow_consumer_unit", "who takes fewer while messages wait is slow; -1: nobody is", least=-1
     )
@@ -160,6 +166,8 @@ class QueueSettings:
     non_destructive: bool = setting(False, "yes/no", "as for addresses")
     exclusive: bool = setting(False, "yes/no", "as for addresses")
     ring_size: int = setting(-1, "messages", "as for addresses", least=-1)
+    ring_bytes: int = setting(-1, "bytes", "as for addresses", least=-1)
+    ring_dead_letters: bool = setting(False, "yes/no", "as for addresses")
     max_consumers: int = setting(-1, "consumers", "as for addresses", least=-1)
     purge_on_no_consumers: bool = setting(False, "yes/no", "as for addresses")
     consumers_before_dispatch: int = setting(0, "consumers", "as for addresses", least=0)

@@ -56,6 +56,14 @@ _POLICY: Mapping[str, str] = {
 _QUEUES_TOO = frozenset({"ring_size", "max_size_bytes", "full_policy", "exclusive", "consumers_before_dispatch",
                          "delay_before_dispatch_ms"})  # fmt: skip
 """What a topic's policy must not do to queues: they would drop or refuse what they keep now."""
+_MANY = 1000
+"""Messages that are kept for later subscribers at most where Classic's policy bounds them by bytes or time alone: all
+are given in one step."""
+_RECOVERED = {
+    "fixedSizedSubscriptionRecoveryPolicy": ("retroactive_bytes", "maximumSize", "64k"),
+    "timedSubscriptionRecoveryPolicy": ("retroactive_ms", "recoverDuration", "60000"),
+}
+"""Recovery policy → our setting, its attribute and what that is without it."""
 _SILENT = ("queue", "topic", "producerFlowControl", "id", "xmlns", "schemaLocation", "advisoryForConsumed")
 
 
@@ -182,6 +190,10 @@ def _strategy(element: Element, match: str, found: Imported) -> dict[str, object
     if element.name == "subscriptionRecoveryPolicy":
         if inner.name == "fixedCountSubscriptionRecoveryPolicy":
             return {"retroactive_messages": given.get("maximumSize", "100")}
+        if inner.name in _RECOVERED:
+            name, attribute, default = _RECOVERED[inner.name]
+            found.note(inner, f"of the newest {_MANY}: see retroactive_messages", f"<{inner.name}> of {match!r}")
+            return {"retroactive_messages": _MANY, name: _size(given.get(attribute, default))}
         if inner.name == "lastImageSubscriptionRecoveryPolicy":
             return {"retroactive_messages": 1}
         if inner.name == "noSubscriptionRecoveryPolicy":

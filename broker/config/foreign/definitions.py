@@ -31,9 +31,12 @@ _SECTIONS = ("vhosts", "queues", "exchanges", "bindings", "policies", "users", "
 _PREDECLARED = ("", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match", "amq.rabbitmq.trace")
 _AMQ = {"amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers", "amq.match": "headers"}
 _ARGUMENTS = {
-    "message-ttl": "expiry_delay_ms", "max-length": "ring_size", "single-active-consumer": "exclusive",
+    "message-ttl": "expiry_delay_ms", "max-length": "ring_size", "max-length-bytes": "ring_bytes",
+    "single-active-consumer": "exclusive",
 }  # fmt: skip
 """Of a queue or policy, without the `x-` → setting of the address; _values() has those that are more than one."""
+_LENGTHS = {"max-length": "max_size_messages", "max-length-bytes": "max_size_bytes"}
+"""The same where what does not fit is refused."""
 _BY_HAND = 'write it as settings of addresses, [engine.addresses."…"]'
 _NEEDLESS = {
     "queue-type": "there is one type of queue, and all are replicated",
@@ -282,16 +285,12 @@ class _Definitions:
     def _values(self, address: str, given: Item, host: str) -> dict[str, Any]:
         """Settings of the address that do what arguments and policy say."""
         found: dict[str, Any] = {}
-        refuses = str(given.get("overflow", "drop-head")) != "drop-head"
+        overflow = str(given.get("overflow", "drop-head"))
+        refuses = overflow != "drop-head"
+        policy = "DEAD_LETTER" if overflow == "reject-publish-dlx" else "FAIL"
         for name, value in given.items():
-            if name == "max-length" and refuses:
-                found |= {"max_size_messages": value, "full_policy": "FAIL"}
-            elif name == "max-length-bytes":
-                found |= {"max_size_bytes": value, "full_policy": "FAIL"}
-                if not refuses:
-                    self._note(
-                        f"max-length-bytes of {address!r}", "what does not fit is refused; nothing is dropped for it"
-                    )
+            if name in _LENGTHS and refuses:
+                found |= {_LENGTHS[name]: value, "full_policy": policy}
             elif name == "expires":
                 found |= {"auto_delete": True, "auto_delete_delay_ms": value, "auto_delete_message_count": -1}
             elif name in _ARGUMENTS:
@@ -302,6 +301,8 @@ class _Definitions:
                 found["dead_letter_address"] = self._letters(
                     str(value), str(given.get("dead-letter-routing-key", "")), host, address
                 )
+                if not refuses and given.keys() & _LENGTHS.keys():
+                    found["ring_dead_letters"] = True
             elif name in _NEEDLESS:
                 continue
             elif name not in ("overflow", "dead-letter-routing-key"):

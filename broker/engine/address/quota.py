@@ -23,7 +23,7 @@ from broker.core.message import Run
 
 from ..messages.unloaded import Stub
 
-BLOCK, FAIL, DROP = "BLOCK", "FAIL", "DROP"
+BLOCK, FAIL, DROP, DEAD_LETTER = "BLOCK", "FAIL", "DROP", "DEAD_LETTER"
 NEVER: Final = 1 << 62
 """A bound that is not there."""
 EASE: Final = 8

@@ -15,13 +15,14 @@ from collections import deque
 from collections.abc import Iterable
 
 from broker.core.effects import Turn
-from broker.core.message import Run
+from broker.core.message import DEATH, ORIGINS, Run
 from broker.core.records import Left
 
 from ..messages.runs import pick
 from ..queue.last_value import LastValue
 from ..queue.policy_state import QueuePolicy
 from ..queue.queue import Queue
+from ..routing.redelivery import OVERFLOW, dead_letter
 from ..state.slot import Slot
 from .non_destructive import show
 
@@ -34,7 +35,8 @@ def reads_ahead(queue: Queue, kind: QueuePolicy) -> bool:
     cursors count on memory being filled first, and a ring that is too long loses its oldest messages."""
     if kind.last_value is not None or kind.cursors is not None:
         return True
-    return 0 <= queue.settings.ring_size < queue.count + queue.pages.count + queue.far
+    messages, nbytes = _surplus(queue)
+    return messages > 0 or nbytes > 0
 
 
 def tend(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> bool:
@@ -62,9 +64,21 @@ def trim(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> None:
     if kind.last_value is not None:
         kind.last_value.settle_down()
         _discard(slot, queue, kind.last_value, turn)
-    ring, rests = queue.settings.ring_size, queue.count + queue.pages.count + queue.far
-    if 0 <= ring < rests:
-        _shorten(slot, queue, rests - ring, turn)
+    messages, nbytes = _surplus(queue)
+    if messages > 0 or nbytes > 0:
+        _shorten(slot, queue, messages, nbytes, turn)
+
+
+def _surplus(queue: Queue) -> tuple[int, int]:
+    """Messages and bytes that a ring has too many of. What is paged out after a restart, or known by number only, has
+    the mean size of what is known."""
+    settings, messages, nbytes = queue.settings, 0, 0
+    if settings.ring_size >= 0:
+        messages = queue.count + queue.pages.count + queue.far - settings.ring_size
+    if settings.ring_bytes >= 0:
+        far = queue.far * queue.nbytes // queue.count if queue.far and queue.count else 0
+        nbytes = queue.nbytes + queue.pages.nbytes + far - settings.ring_bytes
+    return messages, nbytes
 
 
 def _enough(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> bool:
@@ -137,9 +151,10 @@ def _filter(queue: Queue, store: deque[Run], dead: set[int], gone: list[Run]) ->
             _stayed(queue, rest)
 
 
-def _shorten(slot: Slot, queue: Queue, count: int, turn: Turn) -> None:
-    """Drops so many of the oldest in memory; what is paged out comes back in time."""
-    while count > 0:
+def _shorten(slot: Slot, queue: Queue, count: int, nbytes: int, turn: Turn) -> None:
+    """Drops so many of the oldest in memory, and so many more that these bytes are free; what is paged out comes back
+    in time."""
+    while count > 0 or nbytes > 0:
         stores = [store for store in queue.stores() if store]
         if not stores:
             return
@@ -147,14 +162,37 @@ def _shorten(slot: Slot, queue: Queue, count: int, turn: Turn) -> None:
         oldest = min(stores, key=_first_id)
         run = oldest.popleft()
         queue.left(run)
-        if len(run.ids) > count:
-            rest = run.cut(slice(count, None))
+        most = _oldest(run, count, nbytes)
+        if len(run.ids) > most:
+            rest = run.cut(slice(most, None))
             oldest.appendleft(rest)
             _stayed(queue, rest)
-            run = run.cut(slice(count))
+            run = run.cut(slice(most))
         count -= len(run.ids)
+        nbytes -= run.nbytes
+        if queue.settings.ring_dead_letters and _may_die(queue, run):
+            dead_letter(slot, queue, run, OVERFLOW, turn)
+            continue
         slot.settle_runs(queue, [run], turn, Left.REPLACED)
         slot.counters.add("replaced", len(run.ids))
+
+
+def _oldest(run: Run, count: int, nbytes: int) -> int:
+    """How many messages of its head are `count` messages and have `nbytes` bytes, or all."""
+    if run.nbytes <= nbytes:
+        return len(run.ids)
+    at = 0
+    while at < len(run.ids) and (at < count or nbytes > 0):
+        nbytes -= run.size_of(at)
+        at += 1
+    return at
+
+
+def _may_die(queue: Queue, run: Run) -> bool:
+    """Two rings that are each other's dead letter address would fill each other for ever: once is enough."""
+    lines = run.lines
+    again = lines.startswith(ORIGINS[0]) and b"\n%b%b\n" % (DEATH, OVERFLOW.encode()) in lines
+    return not again and queue.settings.dead_letter_address != queue.address
 
 
 def _stayed(queue: Queue, rest: Run) -> None:

@@ -81,8 +81,10 @@ def admit(slot: Slot, command: Publish, turn: Turn) -> Admitted:
     unique = command.run.flags & UNIQUE
     if unique and not duplicates.fresh(slot, command):
         return _GONE
-    if rules is not None and rules.limited and not limits.admit(slot, address, command):
-        return _GONE
+    surplus = limits.admit(slot, address, command) if rules is not None and rules.limited else None
+    beside = [] if surplus is None else diverts.surplus(slot, command, surplus)
+    if not command.run.records:
+        return Admitted(False, beside) if beside else _GONE
     if unique:
         duplicates.remember(slot, command, turn)
     if rules is None:
@@ -92,10 +94,10 @@ def admit(slot: Slot, command: Publish, turn: Turn) -> Admitted:
         expiry.apply(rules.settings, command.run, moment(slot, command.run, turn.now))
     if rules.stamped:
         stamp(command.run, moment(slot, command.run, turn.now))
-    if not rules.diverts:
+    if not (rules.diverts or beside):
         return _TAKEN
-    onward = diverts.divert(slot, command, turn)
-    return Admitted(bool(command.run.records), onward)
+    onward = diverts.divert(slot, command, turn) if rules.diverts else []
+    return Admitted(bool(command.run.records), beside + onward)
 
 
 def _overran(slot: Slot, filters: Filters, seen: Look) -> None:

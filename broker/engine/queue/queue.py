@@ -415,6 +415,7 @@ class Queue:
             settings.last_value
             or settings.last_value_key
             or settings.ring_size >= 0
+            or settings.ring_bytes >= 0
             or settings.non_destructive
             or settings.paused
             or self.paused

@@ -16,11 +16,12 @@ from broker.config.addressing import DivertSettings
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Turn
-from broker.core.message import Run
+from broker.core.message import DEATH, Run
 
-from ..messages.runs import pick
+from ..messages.runs import pick, prefixed
 from ..state.slot import Slot
 from . import dead_letter_queues, forwarding
+from .redelivery import OVERFLOW
 
 Onward = list[tuple[Run, forwarding.Forward]]
 """Messages, and where they go, in this order."""
@@ -50,12 +51,29 @@ def divert(slot: Slot, command: Publish, turn: Turn) -> Onward:
 
 def unrouted(slot: Slot, command: Publish) -> forwarding.Forward | None:
     """No queue wants it: to the dead letter address, if the settings say so; None: it is dropped."""
+    return _to_dead_letters(slot, command) if slot.match(command.address).send_to_dla_on_no_route else None
+
+
+def surplus(slot: Slot, command: Publish, run: Run) -> Onward:
+    """What its address has no room for (full_policy DEAD_LETTER): to the dead letter address, or dropped if there is
+    none."""
+    way = _to_dead_letters(slot, command)
+    if way is None:
+        slot.counters.add("dropped_full", len(run.records))
+        return []
+    slot.counters.add("dead_lettered", len(run.records))
+    letters = prefixed(run, DEATH + OVERFLOW.encode() + b"\n")
+    letters.expires_at(0)  # like all dead letters
+    return [(letters, way)]
+
+
+def _to_dead_letters(slot: Slot, command: Publish) -> forwarding.Forward | None:
     settings = slot.match(command.address)
     name = settings.dead_letter_address
-    if settings.send_to_dla_on_no_route and name and name != command.address and not forwarding.tired(command):
-        own = dead_letter_queues.dead_letter_queue(settings, command.address)
-        return forwarding.Forward(name) if own is None else forwarding.Forward(name, Routing.MULTICAST, own)
-    return None
+    if not name or name == command.address or forwarding.tired(command):
+        return None
+    own = dead_letter_queues.dead_letter_queue(settings, command.address)
+    return forwarding.Forward(name) if own is None else forwarding.Forward(name, Routing.MULTICAST, own)
 
 
 def _wanted(slot: Slot, settings: DivertSettings, command: Publish, onward: Onward, turn: Turn) -> Sequence[int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.effects import Turn
 from broker.core.message import BLOB, DURABLE, PART, TRANSIENT, Run
@@ -48,11 +49,17 @@ def complete(ring: Queue) -> bool:
     return not len(ring.pages.index)
 
 
+def oldest(settings: AddressSettings, now: int) -> int:
+    """What came before that time is too old for those who come now."""
+    return now - settings.retroactive_ms if settings.retroactive_ms >= 0 else 0
+
+
 def give(slot: Slot, ring: Queue, queue: Queue, bound: int, turn: Turn) -> None:
     """Copies of what is not younger than message `bound`, in the order it came."""
     # As many as the setting keeps: whoever sets retroactive_messages chooses how long this step is.
+    since = oldest(slot.match(ring.address), turn.now)
     for kept in sorted(ring.in_order(), key=_id):
-        if kept.ids[0] <= bound and not 0 < kept.expires <= turn.now:
+        if kept.ids[0] <= bound and kept.time >= since and not 0 < kept.expires <= turn.now:
             run = copy(kept) if queue.filter is None else pick(kept, queue.filter.select(kept, queue.address))
             if run.records:
                 _enter(slot, queue, run, turn)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from typing import Any
+from typing import Any, Final
 from zlib import crc32
 
 from broker.config.addressing import AddressSettings
@@ -46,6 +46,9 @@ from ..queue.ended_consumers import BACK
 from ..queue.queue import Queue
 from ..state.slot import Slot
 from . import dead_letter_queues
+
+OVERFLOW: Final = "maxlen"
+"""Why what a full queue or address did not keep is a dead letter: RabbitMQ's word."""
 
 
 def give_back(

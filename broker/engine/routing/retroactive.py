@@ -1,7 +1,8 @@
 """The last messages of an address, for topic queues that will be made later.
 
 They rest in a hidden queue of the address, one more among those that get everything, which is cut to the newest
-`retroactive_messages` (and to half of `queue_memory_bytes`). So durable ones survive whatever a durable queue survives.
+`retroactive_messages` and `retroactive_bytes` (and to half of `queue_memory_bytes`), and to those that came within
+`retroactive_ms`. So durable ones survive whatever a durable queue survives.
 A queue that is made gets copies of what was kept before it was; after a restart, as soon as that has been read back:
 until then the log says what a durable queue is owed.
 
@@ -22,7 +23,7 @@ from ..queue.queue import Queue
 from ..state.log_group import grouped
 from ..state.slot import Slot
 from . import addresses
-from .kept_messages import HIDDEN, complete, give, kept_of, ring_for
+from .kept_messages import HIDDEN, complete, give, kept_of, oldest, ring_for
 
 
 def with_ring(slot: Slot, command: Publish, groups: list[list[Queue]], turn: Turn) -> list[list[Queue]]:
@@ -67,20 +68,37 @@ def arrived(slot: Slot, ring: Queue, turn: Turn) -> None:
 
 def _cut(slot: Slot, ring: Queue, turn: Turn) -> None:
     """Forgets the oldest."""
-    excess = ring.count + ring.pages.count - slot.match(ring.address).retroactive_messages
+    settings = slot.match(ring.address)
+    excess = ring.count + ring.pages.count - settings.retroactive_messages
+    most, since = slot.limit // 2, oldest(settings, turn.now)
+    if 0 <= settings.retroactive_bytes < most:
+        most = settings.retroactive_bytes
     gone: list[Run] = []
     # As many as came, or as a smaller setting leaves too many.
-    while ring.count and (excess > 0 or ring.nbytes > slot.limit // 2):
+    while ring.count:
         level = min([level for level in ring.levels or (ring.ready,) if level], key=_first)
+        large = ring.nbytes - most
+        if excess <= 0 and large <= 0 and level[0].time >= since:
+            break
         run = level.popleft()
         ring.left(run)
-        if 0 < excess < len(run.records):
-            ring.enter_front(run.cut(slice(excess, None)))
-            run = run.cut(slice(excess))
+        cut = len(run.records) if run.time < since or run.nbytes <= large else max(excess, _of_bytes(run, large))
+        if cut < len(run.records):
+            ring.enter_front(run.cut(slice(cut, None)))
+            run = run.cut(slice(cut))
         excess -= len(run.records)
         gone.append(run)
     if gone:
         slot.settle_runs(ring, gone, turn, Left.REPLACED)
+
+
+def _of_bytes(run: Run, nbytes: int) -> int:
+    """How many messages of its head have so many bytes together."""
+    at = 0
+    while nbytes > 0:
+        nbytes -= run.size_of(at)
+        at += 1
+    return at
 
 
 def _first(level: deque[Run]) -> int:

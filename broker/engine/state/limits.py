@@ -6,9 +6,9 @@ consumer, paged out, delayed). A message in three queues counts three times. Que
 the pattern they subscribed to, not for the addresses it covers. A split address has its limits divided by its
 partitions.
 
-What came in at once is taken at once: a limit may be passed by the messages of one read of a socket. Only DROP looks
-at single messages (edges send them one by one to addresses that FAIL). Dead letters and expired messages are never
-refused, or they would be lost.
+What came in at once is taken at once: a limit may be passed by the messages of one read of a socket. Only DROP and
+DEAD_LETTER look at single messages (edges send them one by one to addresses that FAIL). Dead letters and expired
+messages are never refused, or they would be lost.
 
 Rule: books exist only where a limit applies, and can be made anew from the queues at any time: they are in no log.
 """
@@ -32,7 +32,7 @@ from broker.core.commands import Publish
 from broker.core.effects import AddressBlocked, Turn
 from broker.core.message import Run
 
-from ..address.quota import BLOCK, DROP, FAIL, AddressUsage, limited
+from ..address.quota import BLOCK, DEAD_LETTER, DROP, FAIL, AddressUsage, limited
 from ..messages.runs import pick
 from ..queue.filters import Found, Look
 from ..queue.queue import Queue
@@ -47,19 +47,23 @@ forgotten goes on, and is told again."""
 # ── publishing ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def admit(slot: Slot, address: Address | None, command: Publish) -> bool:
-    """May the messages come in; False: they are dropped in silence. `command.run` may be a shorter one afterwards.
-    Raises RefusedError(ADDRESS_FULL), but never for parts of a transaction (`command.atomic`): those have been asked
-    by check(). `address` None: it has no queues."""
+def admit(slot: Slot, address: Address | None, command: Publish) -> Run | None:
+    """What of the messages is for the dead letter address; None: nothing. `command.run` may be a shorter one
+    afterwards, or have none: the others are dropped in silence. Raises RefusedError(ADDRESS_FULL), but never for parts
+    of a transaction (`command.atomic`): those have been asked by check(). `address` None: it has no queues."""
     stock = _stock_of(slot, address, command.address)
     if stock is None:
-        return True
-    if stock.policy == DROP:
-        return _fits(slot, stock, address, command)
+        return None
+    if stock.policy in (DROP, DEAD_LETTER):
+        surplus = _surplus(stock, address, command)
+        if surplus is None or stock.policy == DEAD_LETTER:
+            return surplus
+        slot.counters.add("dropped_full", len(surplus.records))
+        return None
     # A transaction was asked as a whole; a part that is refused in the middle would break it (C54).
     if not command.atomic:
         _refuse(stock, command)
-    return True
+    return None
 
 
 Asked = dict[str, tuple[int, int]]
@@ -110,25 +114,28 @@ def _stock_of(slot: Slot, address: Address | None, name: str) -> AddressUsage | 
     return stock
 
 
-def _fits(slot: Slot, stock: AddressUsage, address: Address | None, command: Publish) -> bool:
-    """DROP: takes out the messages that find the address full. What no queue wants needs no room."""
+def _surplus(stock: AddressUsage, address: Address | None, command: Publish) -> Run | None:
+    """Takes out the messages that find the address full; None: there are none. What no queue wants needs no room."""
     run = command.run
     messages, nbytes = stock.messages, stock.nbytes
     count = len(run.records)
     most = len(address.queues) or 1 if address is not None else 1
     # By the most it could be, without looking at filters: an address far from its limit costs a sum.
     if messages + most * count <= stock.most_messages and nbytes + most * run.nbytes <= stock.most_bytes:
-        return True
+        return None
     fitting: list[int] = []
+    surplus: list[int] = []
     for at, ways in enumerate(_ways(address, command)):
         if not ways or (messages < stock.most_messages and nbytes < stock.most_bytes):
             messages += ways
             nbytes += ways * run.size_of(at)
             fitting.append(at)
-    slot.counters.add("dropped_full", count - len(fitting))
-    if len(fitting) < count:
-        command.brings(pick(run, fitting))
-    return bool(fitting)
+        else:
+            surplus.append(at)
+    if not surplus:
+        return None
+    command.brings(pick(run, fitting))
+    return pick(run, surplus)
 
 
 def _ways(address: Address | None, command: Publish) -> list[int]:

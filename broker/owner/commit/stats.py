@@ -172,6 +172,6 @@ COUNTERS = {
     "dead_lettered": "Messages moved to a dead letter address.",
     "duplicates": "Messages dropped because their _AMQ_DUPL_ID was known.",
     "dropped_unrouted": "Messages sent to an address with no queue.",
-    "replaced": "Messages dropped because newer ones took their place (last_value, ring_size).",
+    "replaced": "Messages dropped because newer ones took their place (last_value, ring_size, ring_bytes).",
     "dropped_full": "Messages dropped because their address had reached its limit (policy DROP).",
 }

@@ -168,6 +168,8 @@ def test_a_subscription_that_goes_with_its_connection(join, name, headers):
         ("with.ttl", {"x-message-ttl": "60000"}),
         ("with.length", {"x-max-length": "3", "x-overflow": "drop-head"}),
         ("with.reject", {"x-max-length": "3", "x-overflow": "reject-publish"}),
+        ("with.bytes", {"x-max-length-bytes": "1000"}),
+        ("with.letters", {"x-max-length": "1", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "over"}),
         ("plain", {"x-max-priority": "10", "x-queue-type": "quorum", "durable": "true"}),
         ("plain", {"x-single-active-consumer": "false"}),
     ],
@@ -179,6 +181,34 @@ def test_arguments_that_the_settings_fulfil(join, queue, arguments):
     assert client.read().body == b"x"
 
 
+@pytest.mark.parametrize(
+    ("queue", "stays", "goes"),
+    [("over.head", b"2", [b"0", b"1"]), ("over.reject", b"0", [b"1", b"2"])],
+)
+def test_what_a_full_queue_has_no_room_for_is_a_dead_letter(join, queue, stays, goes):
+    client = join()
+    for number in range(3):
+        client.ask("SEND", {"destination": f"/queue/{queue}", "persistent": "true"}, b"%d" % number)
+    client.subscribe(f"/queue/{queue}.letters", "letters")
+    letters = client.messages(2)
+    assert [letter.body for letter in letters] == goes
+    assert {letter["dead-letter-reason"] for letter in letters} == {"maxlen"}
+    assert {letter["_AMQ_ORIG_ADDRESS"] for letter in letters} == {queue}
+    client.subscribe(f"/queue/{queue}", "rest")
+    assert client.read().body == stays
+    client.nothing()
+
+
+def test_a_queue_bounded_by_bytes_keeps_the_newest(join):
+    client = join()
+    for number in range(9):
+        client.ask("SEND", {"destination": "/queue/with.bytes", "x-max-length-bytes": "1000"}, b"%d" % number * 200)
+    client.subscribe("/queue/with.bytes")
+    found = [message.body[:1] for message in client.messages(4)]
+    assert found == [b"5", b"6", b"7", b"8"]
+    client.nothing()
+
+
 @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
 @pytest.mark.parametrize(
     ("header", "value", "text"),
@@ -186,7 +216,7 @@ def test_arguments_that_the_settings_fulfil(join, queue, arguments):
         ("x-message-ttl", "5000", 'set engine.addresses."{}".expiry_delay_ms = 5000'),
         ("x-expires", "5000", "auto_delete_delay_ms = 5000"),
         ("x-max-length", "7", "ring_size = 7"),
-        ("x-max-length-bytes", "7", "x-overflow"),
+        ("x-max-length-bytes", "7", "ring_bytes = 7"),
         ("x-dead-letter-exchange", "", 'dead_letter_address = ""'),
         ("x-dead-letter-exchange", "none", "no exchange 'none'"),
         ("x-dead-letter-routing-key", "k", "x-dead-letter-exchange"),
@@ -194,7 +224,7 @@ def test_arguments_that_the_settings_fulfil(join, queue, arguments):
         ("x-queue-type", "lazy", "classic, quorum"),
         ("x-message-ttl", "long", "x-message-ttl:long"),
         ("x-max-age", "1D", "x-max-age"),
-        ("x-overflow", "reject-publish-dlx", "reject-publish"),
+        ("x-overflow", "drop-tail", "reject-publish-dlx"),
     ],
 )
 def test_arguments_that_they_do_not(join, name, command, header, value, text):

@@ -19,6 +19,8 @@ def test_policies_destinations_and_redelivery():
         "dead_letter_queue_prefix": "DLQ.",
     }  # fmt: skip
     assert addresses["prices.#"] == {"retroactive_messages": 7}
+    assert addresses["rates.#"] == {"retroactive_messages": 1000, "retroactive_ms": 30_000}
+    assert addresses["news.#"] == {"retroactive_messages": 1000, "retroactive_bytes": 65_536}
     assert addresses["orders"]["max_delivery_attempts"] == 5 and addresses["orders"]["redelivery_multiplier"] == 3.0
     assert FOUND.tables["engine.queues"] == {"orders": {"address": "orders"}}
 

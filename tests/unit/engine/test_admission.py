@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+from broker.core.commands import Publish
 from broker.core.errors import Code
 
 from .test_limits import crowds, stock
-from .world import CLIENT, INDIVIDUAL, MULTICAST, World, done, got, ids, refused
+from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, World, done, got, ids, refused, run_of, whole
 
 
 def test_block_takes_what_comes_and_tells_the_sender_to_wait():
@@ -45,6 +48,40 @@ def test_drop_keeps_what_fits_and_answers_all_the_same():
     assert world.engine.counters()["dropped_full"] == 3
     world.subscribe(1)
     assert got(world.effects, 1) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_does_not_fit_may_be_a_dead_letter(durable):
+    world = World(addresses={"q": {"full_policy": "DEAD_LETTER", "max_size_messages": 2}})
+    assert done(world.publish("q", b"\n\na", b"\n\nb", b"\n\nc", durable=durable, expires=world.now + 9, seq=3)) == [3]
+    assert done(world.publish("q", b"\n\nd", durable=durable, seq=4)) == [4]
+    world.tick(10)
+    assert (world.queue("DLQ")["ready"], world.engine.counters()["dropped_full"]) == (2, 0)
+    assert world.engine.counters()["dead_lettered"] == 2
+    world.subscribe(1, "DLQ")
+    letters = whole(world.effects)
+    assert [letter[-1:] for letter in letters] == [b"c", b"d"]
+    assert all(b"dead-letter-reason:maxlen\n" in letter and b"_AMQ_ORIG_ADDRESS:q\n" in letter for letter in letters)
+
+
+@pytest.mark.parametrize("letters", ["", "q", "p"])
+def test_full_addresses_that_lead_nowhere_or_to_each_other_drop(letters):
+    full = {"full_policy": "DEAD_LETTER", "max_size_messages": 1}
+    world = World(addresses={"q": {**full, "dead_letter_address": letters}, "p": {**full, "dead_letter_address": "q"}})
+    for n in range(4):
+        assert done(world.publish("q", b"%d" % n, durable=True, seq=n + 1)) == [n + 1]
+    assert world.queue("q")["ready"] == 1
+    assert world.engine.counters()["dropped_full"] == (3 if letters != "p" else 2)
+
+
+def test_parts_of_a_transaction_that_do_not_fit_are_dead_letters_too():
+    world = World(addresses={"q": {"full_policy": "DEAD_LETTER", "max_size_messages": 1}})
+    parts = [Publish(7, 1, 0, "q", ANYCAST, run_of(b"%d" % n, durable=True)).within() for n in range(3)]
+    for part in parts:
+        world.engine.check(part, {})
+    world.do(*parts)
+    assert refused(world.effects) == []
+    assert (world.queue("q")["ready"], world.queue("DLQ")["ready"]) == (1, 2)
 
 
 def test_drop_counts_a_message_in_every_queue_of_a_topic():

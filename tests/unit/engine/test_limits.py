@@ -196,7 +196,8 @@ steps = st.lists(
 )
 
 
-KINDS = [{}, {"ring_size": 3}, {"last_value": True}, {"non_destructive": True, "ring_size": 4},
+KINDS = [{}, {"ring_size": 3}, {"ring_bytes": 70}, {"ring_size": 2, "ring_dead_letters": True},
+         {"last_value": True}, {"non_destructive": True, "ring_size": 4},
          {"purge_on_no_consumers": True}, {"exclusive": True, "expiry_delay_ms": 900}]  # fmt: skip
 
 

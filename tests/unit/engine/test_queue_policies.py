@@ -11,7 +11,7 @@ from broker.core.message import TRANSIENT
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 
 from .test_declarations import configure
-from .world import CLIENT, INDIVIDUAL, MULTICAST, World, got, ids
+from .world import CLIENT, INDIVIDUAL, MULTICAST, World, got, ids, whole
 
 KEY = "_AMQ_LVQ_NAME"
 
@@ -92,6 +92,53 @@ def test_a_ring_larger_than_memory_does_not_grow():
     w.subscribe(1)
     w.settle_down()
     assert bodies(w.effects) == [str(n) for n in range(250, 300)]
+
+
+def test_a_ring_may_be_bounded_by_bytes():
+    w = world(ring_bytes=20)
+    w.publish("q", *[b"\n\n%06d\0" % n for n in range(10)], durable=True)
+    assert w.queue()["ready"] == on_disk(w) == 2, "of nine bytes each"
+    w.publish("q", b"\n\n%02d\0" % 10, durable=True)
+    w.restart()
+    w.settle_down()
+    assert bodies(w.subscribe(1)) == ["000009", "10"] or bodies(w.effects) == ["000009", "10"]
+    w.publish("q", b"\n\n" + b"x" * 30 + b"\0")
+    assert w.queue()["ready"] == 0, "nothing is kept that is larger than the bound"
+
+
+def test_a_ring_of_bytes_larger_than_memory_does_not_grow():
+    w = world(ring_bytes=1200, queue_memory_bytes=500, page_bytes=200)
+    for n in range(300):
+        w.publish("q", b"\n\n%03d\0" % n, durable=True)
+    assert w.queue()["ready"] + w.queue()["paged"] == on_disk(w) == 200
+    w.subscribe(1)
+    w.settle_down()
+    assert bodies(w.effects) == [f"{n:03}" for n in range(100, 300)]
+
+
+@pytest.mark.parametrize("kind", [{"ring_size": 2}, {"ring_bytes": 8}])
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_a_ring_drops_may_be_a_dead_letter(kind, durable):
+    w = world(addresses={"q": {**kind, "ring_dead_letters": True}})
+    for n in range(5):
+        w.publish("q", b"\n\n%d\0" % n, durable=durable)
+    assert (w.queue()["ready"], w.queue("DLQ")["ready"]) == (2, 3)
+    w.subscribe(1, "DLQ")
+    letters = whole(w.effects)
+    assert [letter[-2:] for letter in letters] == [b"0\0", b"1\0", b"2\0"]
+    assert all(b"dead-letter-reason:maxlen\n" in letter and b"_AMQ_ORIG_ADDRESS:q\n" in letter for letter in letters)
+    assert w.engine.counters()["dead_lettered"] == 3 and w.engine.counters()["replaced"] == 0
+
+
+def test_rings_that_are_each_others_dead_letters_do_not_go_round():
+    ring = {"ring_size": 1, "ring_dead_letters": True}
+    w = world(addresses={"a": {**ring, "dead_letter_address": "b"}, "b": {**ring, "dead_letter_address": "a"},
+                         "c": {**ring, "dead_letter_address": "c"}})  # fmt: skip
+    for name in ("a", "c"):
+        for n in range(4):
+            w.publish(name, b"\n\n%d\0" % n, durable=True)
+    assert (w.queue("a")["ready"], w.queue("b")["ready"], w.queue("c")["ready"]) == (1, 1, 1)
+    assert on_disk(w) == 3
 
 
 # ── messages that stay ─────────────────────────────────────────────────────────────────────────────

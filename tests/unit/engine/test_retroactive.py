@@ -9,8 +9,12 @@ from broker.config.settings import EngineSettings
 from .world import CLIENT, MULTICAST, UNSET, World, got
 
 
-def keeping(count, auto_commit=True, **more):
-    return World(auto_commit, {"t": {"retroactive_messages": count}}, **more)
+def keeping(count, auto_commit=True, addresses=None, **more):
+    return World(auto_commit, addresses or {"t": {"retroactive_messages": count}}, **more)
+
+
+def kept(world):
+    return next(q.count + q.pages.count for q in world.engine._slot.hidden.values())
 
 
 def send(world, *bodies, durable=True, routing=MULTICAST, **more):
@@ -32,6 +36,31 @@ def test_who_comes_later_gets_the_last_ones_and_then_the_new_ones(durable):
     send(world, b"6", durable=durable)
     assert got(world.effects, 1) == [b"1", b"2", b"3", b"4", b"5", b"6"]
     assert got(world.effects, 2) == [b"3", b"4", b"5", b"6"]
+
+
+def test_they_may_be_bounded_by_time():
+    world = keeping(100, addresses={"t": {"retroactive_messages": 100, "retroactive_ms": 500}})
+    send(world, b"1")
+    world.tick(300)
+    send(world, b"2", b"3")
+    assert latest(world, 1) == [b"1", b"2", b"3"]
+    world.tick(300)
+    assert latest(world, 2) == [b"2", b"3"]
+    send(world, b"4")
+    assert kept(world) == 3, "what is too old goes with what comes"
+    world.tick(501)
+    world.restart()
+    assert latest(world, 3) == []
+
+
+def test_they_may_be_bounded_by_bytes():
+    world = keeping(100, addresses={"t": {"retroactive_messages": 100, "retroactive_bytes": 7}})
+    send(world, b"111", b"222", b"333")
+    assert latest(world, 1) == [b"222", b"333"]
+    send(world, b"4444", b"5")
+    assert latest(world, 2) == [b"4444", b"5"]
+    send(world, b"eight by")
+    assert latest(world, 3) == [] and kept(world) == 0
 
 
 @pytest.mark.parametrize("clean", [True, False])

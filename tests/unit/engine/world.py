@@ -236,6 +236,12 @@ class World:
         return next((q for q in self.stats() if q["name"] == name), None)
 
 
+def whole(effects: list) -> list[bytes]:
+    """The messages that consumers got, with all their header lines."""
+    runs = [effect.run for effect in effects if isinstance(effect, Deliver)]
+    return [run.lines + record for run in runs for record in run.records]
+
+
 def got(effects: list, consumer: int | None = None) -> list[bytes]:
     """Bodies delivered, in order."""
     return [

@@ -59,12 +59,8 @@ def _wanted(headers: Mapping[str, str], dead_letters: Callable[[], str]) -> dict
     for name in ("x-max-age", *OF_STREAMS):
         if name in headers and kind != "stream":
             raise RefusedError(Code.BAD_HEADER, f"{name}:{headers[name][:50]} is of streams: x-queue-type:stream")
-    if overflow == "reject-publish-dlx":
-        raise RefusedError(
-            Code.BAD_HEADER,
-            "x-overflow:reject-publish-dlx is not here: what does not fit is refused, and is still its sender's; use "
-            "reject-publish",
-        )
+    policy = "DEAD_LETTER" if overflow == "reject-publish-dlx" else "FAIL"
+    rings = overflow == "drop-head"
     wanted: dict[str, dict[str, object]] = {}
     if "x-queue-type" in headers:
         wanted["x-queue-type"] = {"non_destructive": kind == "stream"}
@@ -75,18 +71,16 @@ def _wanted(headers: Mapping[str, str], dead_letters: Callable[[], str]) -> dict
     if (ms := numbers["x-expires"]) is not None:
         wanted["x-expires"] = {"auto_delete": True, "auto_delete_delay_ms": ms, "auto_delete_message_count": -1}
     if (most := numbers["x-max-length"]) is not None:
-        ring = overflow == "drop-head"
-        wanted["x-max-length"] = {"ring_size": most} if ring else {"max_size_messages": most, "full_policy": "FAIL"}
+        wanted["x-max-length"] = {"ring_size": most} if rings else {"max_size_messages": most, "full_policy": policy}
     if (most := numbers["x-max-length-bytes"]) is not None:
-        if overflow == "drop-head":
-            raise RefusedError(
-                Code.BAD_HEADER,
-                f"x-max-length-bytes:{most} with x-overflow:drop-head is not here: bound the queue by x-max-length, or "
-                "have it refuse what does not fit (x-overflow:reject-publish)",
-            )
-        wanted["x-max-length-bytes"] = {"max_size_bytes": most, "full_policy": "FAIL"}
+        wanted["x-max-length-bytes"] = (
+            {"ring_bytes": most} if rings else {"max_size_bytes": most, "full_policy": policy}
+        )
     if "x-dead-letter-exchange" in headers:
-        wanted["x-dead-letter-exchange"] = {"dead_letter_address": dead_letters()}
+        letters: dict[str, object] = {"dead_letter_address": dead_letters()}
+        if rings and wanted.keys() & {"x-max-length", "x-max-length-bytes"}:
+            letters["ring_dead_letters"] = True
+        wanted["x-dead-letter-exchange"] = letters
     elif "x-dead-letter-routing-key" in headers:
         raise RefusedError(Code.BAD_HEADER, "x-dead-letter-routing-key needs x-dead-letter-exchange beside it")
     if (single := _one_of(headers, "x-single-active-consumer", ("true", "false"), "")) != "":
