@@ -41,6 +41,7 @@ from .requests.inbound import Inbound
 from .requests.live_changes import LiveChanges
 from .requests.partition_growth import Newcomers, PartitionGrowth
 from .requests.queue_wildcards import QueueWildcards
+from .requests.stream_ends import StreamEnds
 from .session import audit_trail
 from .session.added_headers import Numbers
 from .session.counters import EdgeCounters
@@ -122,7 +123,7 @@ class Edge:
         """By their block of consumer numbers; those of their parts that have had a message are in `consumers`."""
         self._others: Callable[[Effect], None] | None = None
         """Who else asks owners in this process: hears what is for no session of ours."""
-        self.dispatching, self.queue_wildcards = False, QueueWildcards(self)
+        self.dispatching, self.queue_wildcards, self.stream_ends = False, QueueWildcards(self), StreamEnds()
         self.touched: list[Flushes] = []
         self.eased: dict[Eases, None] = {}
         """What sessions keep waiting, of which some may leave: addresses have room again."""

@@ -1,4 +1,5 @@
-"""What queues there are, for wildcards of queues (edge/requests/queue_wildcards.py): names by pattern, of all owners.
+"""What queues there are, for wildcards of queues (edge/requests/queue_wildcards.py): names by pattern, of all owners;
+and what the last message of one is, for those who read it from there (edge/requests/stream_ends.py).
 
 Rule: all patterns are looked for together, SOME at a time, so that a look costs what there is and what is found, not
 how many ask. An answer that is not whole is given all the same: what lacks is found at the next look.
@@ -8,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from broker.core.errors import Code, RefusedError
 from broker.engine.address.named_by import NamedBy
 
 from ..api.ports import Owners
@@ -24,6 +26,7 @@ SOME: Final = 500
 PIECE: Final = 500
 """Names that are gone through in one step: a millisecond."""
 Found = Callable[[Mapping[str, Sequence[str]]], None]
+Answer = Callable[[RefusedError | None], None]
 
 
 class KnownQueues:
@@ -32,11 +35,34 @@ class KnownQueues:
     def __init__(self, owners: Owners, delimiter: str) -> None:
         self._owners = owners
         self._delimiter = delimiter
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def find(self, patterns: Iterable[str], most: int, done: Found) -> None:
         """edge.requests.queue_wildcards.Find."""
-        self._task = asyncio.get_running_loop().create_task(self._tell(list(patterns), most, done), name="queue names")
+        self._begin(self._tell(list(patterns), most, done), "queue names")
+
+    def find_end(self, address: str, found: Callable[[int], None], done: Answer) -> None:
+        """edge.requests.stream_ends.FindEnd."""
+        self._begin(self._tell_end(address, found, done), "end of a stream")
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell_end(self, address: str, found: Callable[[int], None], done: Answer) -> None:
+        refusal: RefusedError | None = None
+        try:
+            answers, missing = await self._owners.ask({"kind": "queue", "name": address, "address": address})
+            ends = [row["last_message"] for answer in answers for row in answer["rows"]]
+            if ends or not missing:
+                found(max(ends, default=0))
+            else:
+                refusal = RefusedError(Code.OWNER_UNAVAILABLE, f"where '{address[:100]}' ends: {missing[0].why}")
+        except Exception:
+            log.exception("looking for the end of a stream: internal error")
+            refusal = RefusedError(Code.OWNER_UNAVAILABLE, f"nobody says where '{address[:100]}' ends")
+        done(refusal)
 
     async def _tell(self, patterns: Sequence[str], most: int, done: Found) -> None:
         found: dict[str, Sequence[str]] = {}

@@ -178,7 +178,9 @@ def api(
         elsewhere,
     )
     edge.managed_by(MessageManagement(made.gate, made.routes(), desk).take)
-    edge.queue_wildcards.found_by(KnownQueues(owners, settings.engine.wildcard_delimiter).find)
+    queues = KnownQueues(owners, settings.engine.wildcard_delimiter)
+    edge.queue_wildcards.found_by(queues.find)
+    edge.stream_ends.found_by(queues.find_end)
     if settings.edge.notifications:
         told = Notifications(desk, node.about()["id"], SystemClock().wall_ms)
         edge.notified_by(told.take)

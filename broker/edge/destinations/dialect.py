@@ -197,6 +197,14 @@ class Dialect:
         none. now: epoch milliseconds. Raises RefusedError."""
         return None
 
+    def from_end(self, headers: Mapping[str, str]) -> str | None:
+        """The address of a stream that a SUBSCRIBE reads from its last message on; None: it reads none so. Raises
+        RefusedError."""
+        return None
+
+    def begins_at(self, headers: dict[str, str], number: int) -> None:
+        """That message is it: puts it among the headers."""
+
     def subscribed(self, headers: Mapping[str, str]) -> Destination:
         """What a SUBSCRIBE is to. Raises RefusedError."""
         return self._placed(self._subscribed(headers))

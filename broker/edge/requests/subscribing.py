@@ -201,7 +201,15 @@ _WHOLE_TURN = 1000
 
 def subscribe(session: Session, frame: Frame) -> None:
     """SUBSCRIBE: a consumer in each slot of the destination."""
-    session.entrance.dialect.options(frame.headers)
+    dialect = session.entrance.dialect
+    dialect.options(frame.headers)
+    if (stream := dialect.from_end(frame.headers)) is None:
+        _subscribe(session, frame)
+    else:
+        session.edge.stream_ends.ask(session, frame, stream, partial(_subscribe, session, frame))
+
+
+def _subscribe(session: Session, frame: Frame) -> None:
     wish = SubscribeRequest(session, frame)
     _begin(session, frame, wish)
     session.intake.begins(1 if wish.selector is None else 2 if len(wish.selector) <= LONG else _WHOLE_TURN)

@@ -20,7 +20,7 @@ from broker.core.reasons import Reason
 from broker.engine.address.address_settings import Matcher
 from broker.link.owner_port import OwnerPort
 from broker.seams.steps import StepKindStats
-from broker.wire.events import Event
+from broker.wire.events import Event, Frame
 
 from ..access.acceptor import Entrance, Entrances
 from ..access.auth import Authenticator
@@ -139,6 +139,12 @@ class Judging(Protocol):
         ...
 
 
+class Ends(Protocol):
+    """Where streams end (requests/stream_ends.py)."""
+
+    def ask(self, session: Any, frame: Frame, address: str, then: Callable[[], None]) -> None: ...
+
+
 class PartsOfQueues(Protocol):
     """Subscriptions to queues by a wildcard (requests/queue_wildcards.py)."""
 
@@ -218,6 +224,8 @@ class EdgeServices(ConsumerDesk, Protocol):
     def wildcards(self) -> dict[int, WildcardSubscription]: ...
     @property
     def queue_wildcards(self) -> PartsOfQueues: ...
+    @property
+    def stream_ends(self) -> Ends: ...
     @property
     def log_frames(self) -> bool: ...
 

@@ -52,6 +52,24 @@ def test_without_an_offset_it_is_what_comes(join, name, headers):
     reader.nothing()
 
 
+def test_the_last_message_and_what_comes(join, name):
+    sender, reader = join(), join()
+    destination = f"/queue/stream.{name}"
+    reader.subscribe(destination, "empty", **{"x-stream-offset": "last"})
+    reader.sync()
+    for number in range(3):
+        sender.publish(destination, b"%d" % number)
+    sender.sync()
+    assert [message.body for message in reader.messages(3)] == [b"0", b"1", b"2"], "it was there before them"
+    reader.subscribe(destination, "late", **{"x-stream-offset": "last", "selector": "a IS NULL"})
+    assert (message := reader.expect("MESSAGE")).body == b"2" and message["subscription"] == "late"
+    reader.ask("UNSUBSCRIBE", {"id": "empty"})
+    sender.publish(destination, b"3")
+    sender.publish(destination, b"other", a="1")
+    assert reader.expect("MESSAGE").body == b"3"
+    reader.nothing()
+
+
 def test_filters_are_exact(join, name):
     sender, reader = join(), join()
     for value in ("eu", "us", None, "o'x"):
@@ -67,7 +85,9 @@ def test_filters_are_exact(join, name):
 @pytest.mark.parametrize(
     ("destination", "headers", "says"),
     [
-        ("/queue/stream.x", {"x-stream-offset": "last"}, "x-stream-offset:last"),
+        ("/queue/stream.x", {"x-stream-offset": "latest"}, "x-stream-offset:latest"),
+        ("/queue/plain", {"x-stream-offset": "last"}, "non_destructive = true"),
+        ("/topic/stream.x", {"x-stream-offset": "last"}, "is no stream"),
         ("/queue/plain", {"x-stream-offset": "first"}, "non_destructive = true"),
         ("/topic/stream.x", {"x-stream-offset": "first"}, "is no stream"),
         ("/queue/plain", {"x-queue-type": "stream"}, "non_destructive = true"),

@@ -6,8 +6,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
+
+from broker.admin.api.ports import Missing
 from broker.admin.management import queue_names
 from broker.admin.management.queue_names import KnownQueues
+from broker.core.errors import Code, RefusedError
 
 
 class Owners:
@@ -61,3 +65,35 @@ async def test_all_patterns_are_asked_for_together_and_who_has_enough_no_more(mo
 
 async def test_whatever_fails_the_edge_is_told_something():
     assert await found(None, "a") == {"a": []}  # type: ignore[arg-type]
+
+
+class Ends:
+    """Owners that know where queues end."""
+
+    def __init__(self, ends: list[int], missing: list[Any]) -> None:
+        self.ends, self.missing = ends, missing
+
+    async def ask(self, question: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+        if self.ends == [-1]:
+            raise RuntimeError
+        return [{"rows": [{"last_message": end}]} for end in self.ends], self.missing
+
+
+@pytest.mark.parametrize(
+    ("ends", "missing", "told"),
+    [
+        ([7], [], [7, None]), ([7], [Missing("b", "is away")], [7, None]), ([], [], [0, None]),
+        ([], [Missing("b", "is away")], [Code.OWNER_UNAVAILABLE]), ([-1], [], [Code.OWNER_UNAVAILABLE]),
+    ],
+)  # fmt: skip
+async def test_where_a_stream_ends_is_asked_of_all_owners(ends, missing, told):
+    heard: list[Any] = []
+    over = asyncio.Event()
+
+    def done(answer: RefusedError | None) -> None:
+        heard.append(answer and answer.code)
+        over.set()
+
+    KnownQueues(Ends(ends, missing), ".").find_end("a", heard.append, done)  # type: ignore[arg-type]
+    await over.wait()
+    assert heard == told

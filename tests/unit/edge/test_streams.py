@@ -48,7 +48,7 @@ def test_a_place_in_a_stream_is_a_selector(headers: dict[str, str], text: str, w
 @pytest.mark.parametrize(
     ("headers", "says"),
     [
-        ({"x-stream-offset": "last"}, "there are none"),
+        ({"x-stream-offset": "latest"}, "must be first, last, next"),
         ({"x-stream-offset": "offset=-1"}, "must be first"),
         ({"x-stream-offset": "timestamp=" + "9" * 18}, "must be first"),
         ({"x-stream-offset": "first", "x-stream-match-unfiltered": "true"}, "needs x-stream-filter"),

@@ -211,12 +211,28 @@ class RabbitMQ(Dialect):
 
     def stream(self, headers: Mapping[str, str], target: Destination, now: Callable[[], int]) -> str | None:
         """A queue whose messages stay when they are consumed. One of last values is another thing."""
-        if target.routing is not Routing.MULTICAST and not yes(headers, "browser"):
-            settings = self._match(target.address)
-            if settings.non_destructive and not (settings.last_value or settings.last_value_key):
-                return streams.selector(headers, settings, now())
+        if (settings := self._stream(headers, target)) is not None:
+            return streams.selector(headers, settings, now())
         streams.refuse(headers, target.address)
         return None
+
+    def _stream(self, headers: Mapping[str, str], target: Destination) -> AddressSettings | None:
+        if target.routing is Routing.MULTICAST or yes(headers, "browser"):
+            return None
+        settings = self._match(target.address)
+        return settings if settings.non_destructive and not (settings.last_value or settings.last_value_key) else None
+
+    def from_end(self, headers: Mapping[str, str]) -> str | None:
+        if headers.get(streams.OFFSET, "").strip() != streams.LAST or headers["destination"].startswith(
+            (*OWN, *THEIRS)
+        ):
+            return None
+        target = self.subscribed(headers)
+        settings = self._stream(headers, target)
+        return target.address if settings is not None and settings.partitions == 1 else None
+
+    def begins_at(self, headers: dict[str, str], number: int) -> None:
+        headers[streams.OFFSET] = f"offset={number}"
 
     def _check_arguments(self, headers: Mapping[str, str]) -> None:
         if headers.keys().isdisjoint(arguments.ARGUMENTS) or headers["destination"].startswith(OWN):

@@ -24,7 +24,9 @@ VALUE: Final = "x-stream-filter-value"
 _HYPHENATED: Final = "hyphenated_props:"
 _PREFIXES: Final = (_HYPHENATED, "no_" + _HYPHENATED, "convert_string_expressions:", "no_convert_string_expressions:")
 """How a selector may begin: how all of it is to be read."""
-_OFFSETS: Final = "first, next, offset=NUMBER or timestamp=SECONDS since 1970"
+LAST: Final = "last"
+"""A value of OFFSET: RabbitMQ begins with its last chunk, here it is the last message; see requests/stream_ends.py."""
+_OFFSETS: Final = "first, last, next, offset=NUMBER or timestamp=SECONDS since 1970"
 
 
 def refuse(headers: Mapping[str, str], name: str) -> None:
@@ -60,7 +62,7 @@ def _from(headers: Mapping[str, str], settings: AddressSettings, now: int) -> st
     if text == "next":
         return f"AMQTimestamp >= {now}"
     number = natural(value, 18)
-    if kind == "offset" and number is not None:
+    if text == LAST or (kind == "offset" and number is not None):
         if settings.partitions > 1:
             raise RefusedError(
                 Code.BAD_HEADER, f"{OFFSET}:{text}: each of the {settings.partitions} partitions counts by itself; "
@@ -69,7 +71,7 @@ def _from(headers: Mapping[str, str], settings: AddressSettings, now: int) -> st
         return f"AMQMessageID >= {number}"
     if kind == "timestamp" and number is not None and number < 1 << 42:
         return f"AMQTimestamp >= {1000 * number}"
-    raise RefusedError(Code.BAD_HEADER, f"{OFFSET}:{text[:50]} must be {_OFFSETS}; `last` is of chunks: there are none")
+    raise RefusedError(Code.BAD_HEADER, f"{OFFSET}:{text[:50]} must be {_OFFSETS}")
 
 
 def _filter(headers: Mapping[str, str]) -> str:
