@@ -239,6 +239,7 @@ class Edge:
             return
         self.holding.forget(session)
         self.expiries.forget(session.id)
+        self.queue_wildcards.left(session.id)
         counters = self.counters
         counters.connections[session.channel.transport_name] -= 1
         session.entrance.went()

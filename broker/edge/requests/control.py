@@ -113,7 +113,7 @@ def _ended(session: Session, frame: Frame) -> OpenTransaction:
 
 def commit(session: Session, frame: Frame) -> None:
     transaction = _ended(session, frame)
-    session.edge.queue_wildcards.forget(transaction.parts)
+    session.edge.queue_wildcards.forget(session.id, transaction.parts)
     if not transaction.parts:
         if frame.receipt is not None:
             session.answer_now([frame.receipt])

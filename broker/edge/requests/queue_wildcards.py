@@ -46,8 +46,8 @@ SPARE: Final = 20
 """A look may take one part in so many of the time."""
 MOST: Final = 1000
 """Queues of one wildcard."""
-REMEMBERED: Final = 10_000
-"""Parts of all connections whose queues are gone."""
+REMEMBERED: Final = 1000
+"""Parts of a connection whose queues are gone."""
 REST_S: Final = 1.0
 """What waits for so long for its client to acknowledge others goes back to its queue."""
 AGAIN_S: Final = 10.0
@@ -113,7 +113,8 @@ class QueueWildcard(SplitSubscription):
 class QueueWildcards:
     """Of one edge."""
 
-    __slots__ = ("_all", "_asked", "_edge", "_ended", "_find", "_found", "_fresh", "_last", "_next", "_timer")
+    __slots__ = ("_all", "_asked", "_edge", "_ended", "_find", "_found", "_fresh", "_going", "_last", "_next",
+                 "_timer")  # fmt: skip
 
     def __init__(self, edge: Watching) -> None:
         self._edge = edge
@@ -126,8 +127,11 @@ class QueueWildcards:
         self._last = self._next = 0.0
         """When the last look was over, and when the next one may begin."""
         self._timer: Handle | None = None
-        self._ended: dict[bytes, int] = {}
-        """Handle of a part whose queue is gone → session."""
+        self._going = False
+        """The next piece has its turn soon: there is one such, however often somebody asks for it."""
+        self._ended: dict[int, dict[bytes, None]] = {}
+        """Session → handles of parts whose queues are gone: of each its own, so that who has many such queues has
+        nobody else's forgotten."""
         self._asked = 0.0
         """When; 0: nothing is under way."""
 
@@ -155,9 +159,10 @@ class QueueWildcards:
             return False
         fan.parts.remove(sub)
         fan.names.discard(sub.address)
-        self._ended[sub.handle] = fan.session.id
-        if len(self._ended) > REMEMBERED:
-            del self._ended[next(iter(self._ended))]
+        ended = self._ended.setdefault(fan.session.id, {})
+        ended[sub.handle] = None
+        if len(ended) > REMEMBERED:
+            del ended[next(iter(ended))]
         order = sub.order
         fan.session.remove_part(sub)
         if order is not None:
@@ -202,16 +207,20 @@ class QueueWildcards:
             for name in names:
                 del fan.resting[name]
             self._found.append((fan, iter(names)))
-            self._edge.beats.soon(self._piece)
+            self._soon()
 
     def ended(self, session: int, handle: bytes) -> bool:
         """Was it that of a queue which is gone: an ACK of what came of it is late, and no mistake."""
-        return self._ended.get(handle) == session
+        return handle in self._ended.get(session, ())
 
-    def forget(self, parts: list[Publish | Settle]) -> None:
-        """What a transaction says of messages that went with their queue meanwhile is done."""
-        if self._ended:
-            gone, handle = self._ended, self._edge.handle
+    def left(self, session: int) -> None:
+        """The connection is gone."""
+        self._ended.pop(session, None)
+
+    def forget(self, session: int, parts: list[Publish | Settle]) -> None:
+        """What its transaction says of messages that went with their queue meanwhile is done."""
+        if gone := self._ended.get(session):
+            handle = self._edge.handle
             parts[:] = [each for each in parts if type(each) is Publish or handle(each.consumer) not in gone]  # type: ignore[union-attr]
 
     def refused(self, consumer: int, code: Code, detail: str) -> None:
@@ -265,9 +274,16 @@ class QueueWildcards:
                 self._fresh = True  # it has come while the others were asked for
             elif names:
                 self._found.append((fan, iter(names)))
-        self._piece()
+        if not self._going:
+            self._piece()
+
+    def _soon(self) -> None:
+        if not self._going:
+            self._going = True
+            self._edge.beats.soon(self._piece)
 
     def _piece(self) -> None:
+        self._going = False
         made = looked = 0
         while self._found and made < PIECE and looked < LOOKED:
             looked += 1
@@ -282,7 +298,7 @@ class QueueWildcards:
                 except Exception:
                     fan.session.fault()
         if self._found:
-            self._edge.beats.soon(self._piece)
+            self._soon()
         else:
             self._plan()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from broker.core.errors import Code
@@ -78,6 +80,37 @@ def test_a_small_window_keeps_nothing_of_other_queues_from_others(join, name):
     slow.ack(held)
     got = {message.body for message in slow.messages(1, timeout=SOON_S)}
     assert got <= {left.encode(), b"later"}
+
+
+@pytest.mark.parametrize("ack", ["client", "client-individual"])
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_a_window_of_one_takes_all_of_them_one_by_one(join, name, kind, ack):
+    """More destinations than one piece of a look has, and some whose client is slow."""
+    client, sender = join(), join()
+
+    def send():
+        for round in range(3):
+            for number in range(60):
+                sender.publish(f"/{kind}/{name}.{number}", b"%d.%d" % (number, round))
+        sender.sync()
+
+    if kind == "queue":
+        send()
+    client.subscribe(f"/{kind}/{name}.>", "all", ack, **{"activemq.prefetchSize": 1})
+    if kind == "topic":
+        client.sync()
+        send()
+    got: dict[bytes, list[bytes]] = {}
+    for number in range(180):
+        message = client.messages(1, timeout=30)[0]
+        queue, _, body = message.body.partition(b".")
+        got.setdefault(queue, []).append(body)
+        if number in (5, 90):
+            time.sleep(1.5)  # what waits rests meanwhile
+            client.nothing()
+        client.ack(message)
+    client.nothing()
+    assert set(map(tuple, got.values())) == {(b"0", b"1", b"2")} and len(got) == 60
 
 
 def test_two_of_them_share_what_comes(join, name):

@@ -358,3 +358,60 @@ async def test_a_queue_that_would_be_emptied_keeps_its_consumer(often: None, mon
         bench.edge.on_effects([Deliver(part.consumer, Run([id], b"\n", [b"x\0"], 9), 9)])
     await asyncio.sleep(0.1)
     assert not any(isinstance(each, Unsubscribe) for each in bench.port.commands)
+
+
+async def test_however_often_there_is_room_one_piece_is_made_in_a_turn(
+    often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each ACK began a chain of pieces of its own."""
+    monkeypatch.setattr(queue_wildcards, "REST_S", 0.01)
+    monkeypatch.setattr(queue_wildcards, "PIECE", 4)
+    names = [f"a.{number:02}" for number in range(41)]
+    bench, known = Bench(dialect="activemq"), Known(*names)
+    bench.edge.queue_wildcards.found_by(known.find)
+    session, wire = bench.session()
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/a.>\nack:client\nactivemq.prefetchSize:1\n\n\0")
+    known.answer()
+    await turns(lambda: len(parts(bench)) == 41)
+    for id, part in enumerate(parts(bench), 1):
+        bench.edge.on_effects([Deliver(part.consumer, Run([id], b"\n", [b"x\0"], 9), 9)])
+    ack = wire.take().split(b"\nack:")[1].split(b"\n")[0]
+    order = session.subscriptions["1"].fan.order
+    await turns(lambda: not order.waiting)
+    session.receive(b"ACK\nid:" + ack + b"\n\n\0")
+    asked: list[object] = []
+    soon = bench.edge.beats.soon
+    monkeypatch.setattr(bench.edge.beats, "soon", lambda then: (asked.append(then), soon(then))[1])
+    for _ in range(39):
+        order.eased()
+    assert len(asked) <= 1
+    await turns(lambda: len(parts(bench)) == 82 or len(parts(bench)) == 81)
+
+
+async def test_who_loses_many_queues_has_nothing_of_another_connection_forgotten(
+    often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All connections had one list of 10,000: a late ACK of another one ended it."""
+    monkeypatch.setattr(queue_wildcards, "REMEMBERED", 3)
+    bench, known = Bench(dialect="activemq"), Known("a.x")
+    bench.edge.queue_wildcards.found_by(known.find)
+    acks = []
+    sessions = [bench.session() for _ in range(2)]
+    for number, (session, _) in enumerate(sessions):
+        session.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/a.>\nack:client-individual\n\n\0")
+        known.names = ["a.x"] if not number else [f"a.{each}" for each in range(9)]
+        await turns(lambda: known.waiting)
+        known.answer()
+    await turns(lambda: len(parts(bench)) >= 10)
+    mine = [part for part in parts(bench) if part.session == sessions[0][0].id and part.address == "a.x"]
+    others = [part for part in parts(bench) if part.session == sessions[1][0].id]
+    bench.edge.on_effects([Deliver(mine[0].consumer, Run([1], b"\n", [b"x\0"], 9), 9)])
+    acks.append(sessions[0][1].take().split(b"\nack:")[1].split(b"\n")[0])
+    for part in (mine[0], *others):
+        bench.edge.on_effects([ConsumerClosed(part.consumer, Reason.QUEUE_DELETED)])
+    sessions[0][0].receive(b"ACK\nid:" + acks[0] + b"\nreceipt:late\n\n\0")
+    assert b"receipt-id:late" in sessions[0][1].take() and not sessions[0][0].leaving
+    remembered = bench.edge.queue_wildcards._ended
+    assert len(remembered[sessions[1][0].id]) == 3
+    bench.edge.forget(sessions[1][0])
+    assert sessions[1][0].id not in remembered
