@@ -143,6 +143,12 @@ class AddressSettings:
         "the log tells when durable messages were handed out, and to which consumer (event DELIVERED of the read API)",
         "a record more for each turn that hands out, on every replica",
     )
+    message_advisories: str = setting(
+        "",
+        "list",
+        "advisories of single messages (Classic): MessageDLQd, Expired, MessageDiscarded, NoConsumer; empty: none",
+        "a message more for each that is told of",
+    )
     consumer_window_bytes: int = setting(
         -2,
         "bytes",

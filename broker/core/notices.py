@@ -22,6 +22,9 @@ OF_DESTINATIONS: Final = ("Consumer", "FULL", "Producer", "SlowConsumer")
 """… and two for each destination: of queues and of topics. Nothing is ever told of producers, as nothing is by Classic:
 those of STOMP clients belong to no destination."""
 
+OF_MESSAGES: Final = ("MessageDLQd", "Expired", "MessageDiscarded", "NoConsumer")
+"""Advisories of single messages, which owners tell where `message_advisories` of an address names them."""
+
 
 class NoticeKind(Enum):
     """Artemis' types, and what only Classic has (of small letters)."""
@@ -56,6 +59,15 @@ class Notice(NamedTuple):
 
 Notify = Callable[[Notice | Iterator[Notice]], None]
 """Takes one, at once; or as many as there are, some at a time: a session ends with all of its consumers."""
+
+
+def of_messages(address: str) -> tuple[str, str] | None:
+    """Kind and what it is about (an address, or a wildcard) of an advisory of single messages; None: it is none."""
+    kind, _, rest = address.removeprefix(ADVISORIES).partition(".")
+    sort, _, about = rest.partition(".")
+    if kind not in OF_MESSAGES or sort not in ("Queue", "Topic") or not about or not address.startswith(ADVISORIES):
+        return None
+    return kind, about
 
 
 def is_advisory(address: str) -> bool:

@@ -6,6 +6,7 @@ Rule: as checks.py; looks at one entry of a table and nothing else.
 from __future__ import annotations
 
 from broker.core.errors import ConfigError, RefusedError
+from broker.core.notices import OF_MESSAGES
 from broker.selector import compile
 
 from ..addressing import AddressSettings, DivertSettings, QueueSettings
@@ -14,7 +15,14 @@ _TYPES = ("ANYCAST", "MULTICAST")
 
 
 def check_types(address: AddressSettings, where: str) -> None:
-    """Raises ConfigError unless routing_types is a comma list of routing types."""
+    """Raises ConfigError unless routing_types is a comma list of routing types, and message_advisories of what is told
+    of single messages."""
+    for word in address.message_advisories.split(",") if address.message_advisories else ():
+        if word not in OF_MESSAGES:
+            raise ConfigError(
+                f"{where}: message_advisories is {address.message_advisories!r}; it must be some of "
+                f"{', '.join(OF_MESSAGES)}, with commas and no blanks between them."
+            )
     for word in address.routing_types.split(",") if address.routing_types else ():
         if word not in _TYPES:
             raise ConfigError(

@@ -22,6 +22,7 @@ from ..messages.runs import pick
 from ..queue.last_value import LastValue
 from ..queue.policy_state import QueuePolicy
 from ..queue.queue import Queue
+from ..routing import advisories
 from ..routing.redelivery import OVERFLOW, dead_letter
 from ..state.slot import Slot
 from .non_destructive import show
@@ -175,6 +176,9 @@ def _shorten(slot: Slot, queue: Queue, count: int, nbytes: int, turn: Turn) -> N
             continue
         slot.settle_runs(queue, [run], turn, Left.REPLACED)
         slot.counters.add("replaced", len(run.ids))
+        if queue.settings.message_advisories:
+            kind = advisories.DISCARDED
+            advisories.tell(slot, kind, queue.address, queue.routing, run.ids, len(run.ids), turn)
 
 
 def _oldest(run: Run, count: int, nbytes: int) -> int:

@@ -29,7 +29,7 @@ from ..messages.copies import WIDE
 from ..messages.runs import copy
 from ..queue import choosy_consumers
 from ..queue.queue import Queue, receive
-from ..routing import dead_letter_queues, diverts, retroactive
+from ..routing import advisories, dead_letter_queues, diverts, retroactive
 from ..routing.addresses import anycast_queue, named_queue
 from ..routing.forwarding import Forward, send_on
 from ..routing.routing import check_publish, default_routing, may_create_queue
@@ -198,6 +198,9 @@ def share(
 
 def _unrouted(slot: Slot, command: Publish, turn: Turn) -> None:
     way = diverts.unrouted(slot, command)
+    if slot.match(command.address).message_advisories:
+        count, kind = len(command.run.records), advisories.NO_CONSUMER
+        advisories.tell(slot, kind, command.address, Routing.MULTICAST, (), count, turn)
     if way is None:
         slot.counters.add("dropped_unrouted", len(command.run.records))
     else:

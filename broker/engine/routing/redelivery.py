@@ -45,7 +45,7 @@ from ..messages.runs import copy, pick, regroup
 from ..queue.ended_consumers import BACK
 from ..queue.queue import Queue
 from ..state.slot import Slot
-from . import dead_letter_queues
+from . import advisories, dead_letter_queues
 
 OVERFLOW: Final = "maxlen"
 """Why what a full queue or address did not keep is a dead letter: RabbitMQ's word."""
@@ -306,6 +306,8 @@ def dead_letter(slot: Slot, queue: Queue, run: Run, reason: str, turn: Turn) -> 
     slot.counters.add("dead_lettered", len(run.records))
     queue.dead(len(run.records))
     settings = queue.settings
+    if settings.message_advisories:
+        advisories.tell(slot, advisories.DEAD, queue.address, queue.routing, run.ids, len(run.records), turn)
     to = dead_letter_queues.dead_letter_queue(settings, queue.address)
     _leave(
         slot, queue, run, settings.dead_letter_address, to, f"dead-letter-reason:{reason}\n", Left.DEAD_LETTERED, turn
@@ -317,6 +319,8 @@ def expire(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
     slot.counters.add("expired", len(run.records))
     header = f"_AMQ_ACTUAL_EXPIRY:{turn.now}\ndead-letter-reason:expired\n"
     settings = queue.settings
+    if settings.message_advisories:
+        advisories.tell(slot, advisories.EXPIRED, queue.address, queue.routing, run.ids, len(run.records), turn)
     to = dead_letter_queues.expiry_queue(settings, queue.address)
     _leave(slot, queue, run, settings.expiry_address, to, header, Left.EXPIRED, turn)
 

@@ -8,5 +8,6 @@ SETTINGS: dict[str, object] = {
     "engine.addresses.only.one.exclusive": True,
     "engine.addresses.small.max_size_messages": 1,
     "engine.addresses.small.full_policy": "FAIL",
+    "engine.addresses.told.#.message_advisories": "MessageDLQd,Expired",
 }
 pytest_collection_modifyitems, place, join, name = fixtures("activemq", SETTINGS)

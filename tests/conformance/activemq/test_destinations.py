@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.errors import Code
+from tests.harness import unescape
 
 from ..checks import error
 
@@ -137,6 +138,45 @@ def test_options_of_a_consumer_behind_its_destination(join, name):
     assert client.messages(1)[0]["destination"] == f"/queue/{name}"
     client.send("SUBSCRIBE", {"destination": f"/queue/{name}?consumer.exclusive=true", "id": "x", "receipt": "r"})
     assert b"exclusive" in error(client, Code.BAD_HEADER, "r").body
+
+
+# Advisories of single messages
+
+
+def test_a_dead_letter_is_told_to_who_subscribes(join, name):
+    watcher, client = join(), join()
+    watcher.subscribe(f"/topic/ActiveMQ.Advisory.MessageDLQd.Queue.told.{name}")
+    watcher.subscribe("/topic/ActiveMQ.Advisory.Expired.Queue.>", "2")
+    watcher.sync()
+    client.subscribe(f"/queue/told.{name}", "1", "client-individual")
+    client.publish(f"/queue/told.{name}", b"x", persistent="true")
+    client.nack(client.read())
+    told = watcher.read()
+    assert (told["type"], unescape(told["orignalDestination"])) == ("Advisory", f"queue://told.{name}")
+    assert told["destination"] == f"/topic/ActiveMQ.Advisory.MessageDLQd.Queue.told.{name}"
+    letters = join()
+    letters.subscribe("/queue/DLQ", "1", selector=f"_AMQ_ORIG_ADDRESS = 'told.{name}'")
+    assert letters.read()["_AMQ_ORIG_MESSAGE_ID"] == told["orignalMessageId"]
+    watcher.nothing()
+
+
+@pytest.mark.parametrize("kind", ["MessageDLQd", "Expired", "MessageDiscarded", "NoConsumer"])
+def test_what_nobody_tells_is_refused_with_the_line_to_write(join, name, kind):
+    client = join()
+    client.send(
+        "SUBSCRIBE", {"destination": f"/topic/ActiveMQ.Advisory.{kind}.Queue.{name}", "id": "1", "receipt": "r"}
+    )
+    frame = error(client, Code.BAD_DESTINATION, "r")
+    assert f'"{name}".message_advisories = "{kind}"' in frame.body.decode()
+
+
+@pytest.mark.parametrize("kind", ["MessageDelivered", "MessageConsumed", "FastProducer"])
+def test_those_of_every_message_are_refused(join, name, kind):
+    client = join()
+    client.send(
+        "SUBSCRIBE", {"destination": f"/topic/ActiveMQ.Advisory.{kind}.Queue.{name}", "id": "1", "receipt": "r"}
+    )
+    error(client, Code.BAD_DESTINATION, "r")
 
 
 # Virtual topics

@@ -54,3 +54,11 @@ def test_routing_types_are_a_list_without_blanks(types):
         check_types(AddressSettings(routing_types=types), "here")
     for fine in ("", "ANYCAST", "MULTICAST,ANYCAST"):
         check_types(AddressSettings(routing_types=fine), "here")
+
+
+@pytest.mark.parametrize("kinds", ["MessageConsumed", "Expired, MessageDLQd", "Expired,", "expired"])
+def test_advisories_of_messages_are_those_that_are_told(kinds):
+    with pytest.raises(ConfigError, match="message_advisories is"):
+        check_types(AddressSettings(message_advisories=kinds), "here")
+    for fine in ("", "Expired", "NoConsumer,MessageDLQd"):
+        check_types(AddressSettings(message_advisories=fine), "here")

@@ -15,7 +15,7 @@ from broker.config.ports import prefixes
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.management import SCHEDULER, STATISTICS
-from broker.core.notices import is_advisory
+from broker.core.notices import is_advisory, of_messages
 from broker.engine.publishing.recurrence import FOR_EVER, LONGEST_BURST_MS, Recurrence, tick
 
 from ..dialect import (
@@ -162,10 +162,27 @@ class ActiveMQ(Dialect):
         return is_advisory(address)
 
     def _told(self, destination: str) -> Destination | None:
-        found = super()._told(destination)
+        found = self._of_messages(destination) or super()._told(destination)
         if found is None or not found.address.endswith(".>"):
             return found
         return found._replace(address=found.address[:-1] + "#")
+
+    def _of_messages(self, destination: str) -> Destination | None:
+        """An advisory of single messages. Raises RefusedError where nobody tells it."""
+        name = next((destination[len(each) :] for each, routing in self.prefixes if routing is Routing.MULTICAST
+                     and destination.startswith(each)), destination)  # fmt: skip
+        if (told := of_messages(name)) is None:
+            return None
+        kind, about = told
+        if ">" in about or "*" in about:  # of some addresses, of which one may tell it
+            return Destination(name, Routing.MULTICAST, None)
+        if kind not in self._match(self.host.inside(about)).message_advisories.split(","):
+            raise RefusedError(
+                Code.BAD_DESTINATION,
+                f"'{destination[:100]}' is told nothing: set engine.addresses.\"{about[:100]}\".message_advisories = "
+                f'"{kind}"',
+            )
+        return Destination(name, Routing.MULTICAST, None)
 
     def _subscribed(self, headers: Mapping[str, str]) -> Destination:
         """A consumer of a virtual topic is made by who consumes it, never by a SEND to it. Who subscribes to several
