@@ -35,6 +35,7 @@ from broker.edge.access.listener import Listeners, listen_host
 from broker.edge.access.outside import Outside
 from broker.edge.access.users import User
 from broker.edge.destinations.directory import AskedNames, Directory, LocalClientIds
+from broker.edge.destinations.near import Near
 from broker.edge.edge import Edge
 from broker.edge.transport.draining import excess
 from broker.edge.transport.timers import TimerWheel
@@ -73,6 +74,9 @@ class EdgeProcess(ClusterProcess):
         self._serving = False
         """`listeners` and `admin` are there, and may be open."""
         self._addresses: dict[str, str] = {}
+        self._zones: dict[str, str] = {}
+        """Of owners, as last heard."""
+        self.near = Near()
         self._balancing: asyncio.Task[None] | None = None
         self._reporting: asyncio.Task[None] | None = None
         self._loads: Loads
@@ -114,7 +118,7 @@ class EdgeProcess(ClusterProcess):
             port = None if self.tracing is None else self.tracing.port(self.port)
             self.edge = Edge(
                 self.settings, port or self.port, self.clock, self.beats, self.auth, token(4), directory, tokens,
-                self.memory,
+                self.memory, self.near,
             )  # fmt: skip
             if self.tracing is not None and port is not None:
                 self.tracing.edge(self.edge, port)
@@ -254,11 +258,17 @@ class EdgeProcess(ClusterProcess):
     def _on_slot(self, slot: int, record: SlotRecord | None) -> None:
         if record is None:
             return  # nobody's plan: go on as before
+        if self.settings.edge.prefer_zone:
+            self.near.led(slot, bool(record.leader) and self._zone_of(record.leader) == self._started.cluster.zone)
         address = self._addresses.get(record.leader)
         if address:
             self.port.route(slot, record.epoch, record.leader, address)
         else:
             self.port.offline(slot, record.shelved)
+
+    def _zone_of(self, owner: str) -> str | None:
+        """None: unknown, as ours may be."""
+        return self._zones.get(owner) or None
 
     def _other_edges(self) -> list[str]:
         return [name for name in self.membership.edges if name != self.id]
@@ -273,6 +283,11 @@ class EdgeProcess(ClusterProcess):
         self._share_quotas()
         addresses = {owner.id: owner.address for owner in self.membership.owners.values()}
         changed = {id for id in {*addresses, *self._addresses} if addresses.get(id) != self._addresses.get(id)}
+        zones = {owner.id: owner.zone for owner in self.membership.owners.values()}
+        changed |= {id for id, zone in zones.items() if zone != self._zones.get(id)}
+        self._zones |= zones
+        own = self._started.cluster.zone
+        self.port.far(frozenset([id for id, zone in self._zones.items() if own and zone and zone != own]))
         # The address of one that is gone stays: while its stream lives it serves, whatever became of its lease.
         self._addresses |= addresses
         for slot, record in self.table.records.items():

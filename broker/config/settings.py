@@ -287,6 +287,13 @@ class EdgeSettings:
     )
     rebalance_least: int = setting(200, "connections", "above the mean before it does so")
     rebalance_rate: int = setting(20, "connections/s", "ended to balance edges", "clients notice each of them")
+    prefer_zone: bool = setting(
+        True,
+        "yes/no",
+        "where it does not matter which slot takes a message (a split address, a temporary destination), one that an "
+        "owner of this edge's `cluster.zone` leads; off: all take turns",
+        "traffic between zones costs money and time",
+    )
     notifications: bool = setting(
         False,
         "yes/no",

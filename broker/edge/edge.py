@@ -35,6 +35,7 @@ from .access.login_places import Strangers
 from .access.outside import Outside
 from .access.permissions import Permissions, Rights
 from .destinations.directory import Directory, LocalClientIds, LocalNames
+from .destinations.near import Near
 from .quotas.meters import Tokens
 from .quotas.quotas import Quotas
 from .requests.inbound import Inbound
@@ -90,9 +91,11 @@ class Edge:
         directory: Directory | None = None,
         tokens: Tokens | None = None,
         memory: Memory | None = None,
+        near: Near | None = None,
     ) -> None:
         """`directory`, `tokens`: what edges must agree on; None = it is this process's own affair. memory: the account
-        of the process; None: it has no bound."""
+        of the process; None: it has no bound. near: slots led in our zone; None: there are no zones."""
+        self.near = near or Near()
         self.settings = settings
         self.port = port
         self.clock, self.beats = clock, beats
@@ -157,7 +160,7 @@ class Edge:
         return Entrances(
             all_acceptors(settings) | {INSIDE: inside(settings)}, settings.wire,
             self.growth.partitions, self.growth.sent_partitions,
-            settings.engine.wildcard_delimiter, lambda address: self.match(address), settings.edge,
+            settings.engine.wildcard_delimiter, lambda address: self.match(address), settings.edge, self.near,
         )  # fmt: skip
 
     # ── connections ────────────────────────────────────────────────────────────────────────────────

@@ -22,23 +22,28 @@ class LinkStats:
     """Counted per batch or per event, never per message."""
 
     __slots__ = (
-        "batches_in", "batches_out", "bodies", "bytes_in", "bytes_out", "lost", "moved", "pauses", "refused",
-        "replayed", "stale",
+        "batches_in", "batches_out", "bodies", "bytes_in", "bytes_out", "far_in", "far_out", "lost", "moved", "pauses",
+        "refused", "replayed", "stale",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.batches_in = self.batches_out = self.bytes_in = self.bytes_out = self.bodies = 0
+        self.far_in = self.far_out = 0
         self.lost = self.moved = self.pauses = self.refused = self.replayed = self.stale = 0
 
-    def sent(self, nbytes: int) -> None:
-        """A batch has left."""
+    def sent(self, nbytes: int, far: bool = False) -> None:
+        """A batch has left. far: for another zone."""
         self.batches_out += 1
         self.bytes_out += nbytes
+        if far:
+            self.far_out += nbytes
 
-    def took(self, nbytes: int) -> None:
-        """A batch has come."""
+    def took(self, nbytes: int, far: bool = False) -> None:
+        """A batch has come. far: from another zone."""
         self.batches_in += 1
         self.bytes_in += nbytes
+        if far:
+            self.far_in += nbytes
 
     def sent_body(self) -> None:
         """A large body is sent again."""
@@ -75,6 +80,15 @@ class LinkStats:
             Metric(f"stomp_link_{name}_total", "counter", text, [(label, float(getattr(self, name)))])
             for name, text in COUNTERS.items()
         ]
+
+    def across_zones(self) -> Metric:
+        """Of an edge; owners count nothing twice."""
+        ways = ("in", self.far_in), ("out", self.far_out)
+        text = "Bytes between this edge and owners of other zones, before TLS; 0 where no zones are known."
+        return Metric(
+            "stampede_link_cross_zone_bytes_total", "counter", text,
+            [({"direction": way}, float(nbytes)) for way, nbytes in ways],
+        )  # fmt: skip
 
 
 def of_lanes(lanes: Iterable[UnansweredSlot]) -> list[Metric]:

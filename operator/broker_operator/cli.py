@@ -82,6 +82,10 @@ def crds(folder: Path) -> None:
 @click.option(
     "--lease", envvar="STAMPEDE_OPERATOR_LEASE", default="stampede-operator", metavar="NAME", show_default=True
 )
+@click.option(
+    "--read-nodes", envvar="STAMPEDE_OPERATOR_READ_NODES", is_flag=True,
+    help="We may read nodes: pods of a StompBroker with zonesFromNodes are told the zone of theirs.",
+)  # fmt: skip
 @click.option("--port", envvar="STAMPEDE_OPERATOR_PORT", default=8080, show_default=True, help="Health and metrics.")
 @click.option(
     "--log-level", envvar="STAMPEDE_OPERATOR_LOG_LEVEL", default="INFO", show_default=True,
@@ -94,6 +98,7 @@ def run(
     bundle_namespaces: str,
     lease_namespace: str,
     lease: str,
+    read_nodes: bool,
     port: int,
     log_level: str,
 ) -> None:
@@ -102,7 +107,7 @@ def run(
     watched = _names(namespaces)
     where = lease_namespace or _own_namespace() or (watched[0] if watched else "default")
     bundled = None if bundle_namespaces.strip() == "*" else _names(bundle_namespaces) or (where,)
-    options = Options(watched, image, pod_templates == ANY, f"{where}/{lease}", bundled)
+    options = Options(watched, image, pod_templates == ANY, f"{where}/{lease}", bundled, read_nodes)
     try:
         asyncio.run(_run(options, where, lease, port))
     except BrokerError as error:

@@ -37,6 +37,7 @@ from .world.resource_cache import ResourceCache, slim
 from .world.rounds import Rounds
 from .world.statuses import Statuses
 from .world.traffic import Traffic
+from .world.zones import ZONE, Zones, on_node
 
 log = logging.getLogger("stampede.operator")
 
@@ -55,13 +56,14 @@ CALM_S = 0.3
 
 class Options(NamedTuple):
     """namespaces: () = all. image: of brokers that name none. any_template: see templates.py. lease: NAMESPACE/NAME of
-    ours, which StompBrokers name (ownership.py). bundles: namespaces of bundles.py, None = all."""
+    ours, which StompBrokers name (ownership.py). bundles: namespaces of bundles.py, None = all. read_nodes: we may."""
 
     namespaces: tuple[str, ...] = ()
     image: str = ""
     any_template: bool = False
     lease: str = "default/stampede-operator"
     bundles: tuple[str, ...] | None = None
+    read_nodes: bool = False
 
 
 class Operator:
@@ -83,6 +85,7 @@ class Operator:
         self.keyed = EtcdReconciler(self.world, kube, self.statuses, self.events, self.clock, self.traffic)
         self.bundles = Bundles(kube, self.events, self.world.resources, options.bundles)
         self.costs = Costs(kube, self.clock)
+        self.zones = Zones(kube, self.queue.add)
         self.workloads: Workloads | None = None
         self.backups: Backups | None = None
         self.restores: Restores | None = None
@@ -112,7 +115,7 @@ class Operator:
             await self._begin(Informer(self.kube, "v1", "Secret", namespace, "", self._on_secret, meta=True))
         self.workloads = Workloads(
             self.world, self.kube, self.statuses, self.events, self.applier, self._live, api, self.options.image,
-            self.clock, self.options.any_template,
+            self.clock, self.options.any_template, self.options.read_nodes,
         )  # fmt: skip
         args = self.world, self.kube, self.statuses, self._live, self.options.image, self.clock
         self.backups, self.restores = Backups(*args), Restores(*args)
@@ -121,6 +124,10 @@ class Operator:
             for namespace in self.options.namespaces or ("",):
                 informer = Informer(self.kube, names.API_VERSION, kind, namespace, "", self._on_resource, shape=slim)
                 self._resources.append(informer.items)
+                await self._begin(informer)
+        if self.options.read_nodes:
+            for namespace in self.options.namespaces or ("",):
+                informer = Informer(self.kube, "v1", "Pod", namespace, selector, self.zones.on_pod, shape=on_node)
                 await self._begin(informer)
         self.queue.start()
         self._loops = [
@@ -260,6 +267,8 @@ class Operator:
             broker = id._replace(kind=BROKER)
             cluster = self.world.clusters.get(broker)
             return await self.costs.reconcile(broker, cluster.connections) if cluster is not None else None
+        if id.kind == ZONE:
+            return await self.zones.tell(id)
         if id.kind == LOST:
             await self._tell_lost(id._replace(kind=BROKER))
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -77,3 +78,33 @@ def test_a_template_is_laid_over_ours_but_never_over_the_labels_that_select():
 def test_the_configuration_file_is_one_that_people_can_read():
     text = made("ConfigMap", edge_objects())["data"][names.CONFIG_FILE]
     assert yaml.safe_load(text)["acceptors"]["stomp"]["port"] == 61613
+
+
+@pytest.mark.parametrize("role", ["owner", "edge"])
+def test_pods_that_learn_their_zone_from_their_node_wait_for_it(role):
+    def pod(**spec: Any) -> dict[str, Any]:
+        objects = broker_objects(**spec) if role == "owner" else edge_objects(spec)
+        found: dict[str, Any] = made("StatefulSet" if role == "owner" else "Deployment", objects)["spec"]["template"]
+        return found["spec"]
+
+    plain, waiting = pod(), pod(zonesFromNodes=True)
+    assert "initContainers" not in plain and "pod" not in [volume["name"] for volume in plain["volumes"]]
+    (wait,) = waiting["initContainers"]
+    (container,) = waiting["containers"]
+    assert wait["securityContext"] == container["securityContext"] and wait["image"] == container["image"]
+    assert wait["resources"] == container["resources"], "a quota may want them of every container"
+    (volume,) = [volume for volume in waiting["volumes"] if volume["name"] == "pod"]
+    (item,) = volume["downwardAPI"]["items"]
+    assert item["fieldRef"]["fieldPath"] == "metadata.labels['topology.kubernetes.io/zone']"
+    assert f"{names.POD_DIR}/{item['path']}" in wait["command"][2]
+    read = {one["name"]: one for one in container["env"]}["STAMPEDE_CLUSTER__ZONE"]["valueFrom"]["fieldRef"]
+    assert read["fieldPath"] == item["fieldRef"]["fieldPath"]
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("eu-1a", 5), ("", 0)])
+def test_the_wait_ends_when_there_is_a_zone_and_otherwise_by_itself(tmp_path, text, seconds, monkeypatch):
+    monkeypatch.setattr("broker_operator.workloads.pods.ZONE_WAIT_S", seconds)
+    monkeypatch.setattr(names, "POD_DIR", str(tmp_path))
+    (tmp_path / "zone").write_text(text)
+    (wait,) = made("StatefulSet", broker_objects(zonesFromNodes=True))["spec"]["template"]["spec"]["initContainers"]
+    subprocess.run(wait["command"], check=True, timeout=60)

@@ -22,6 +22,7 @@ from broker.wire.rules import Leniency
 
 from ..destinations.dialect import Dialect, Homes
 from ..destinations.dialects import Match, choose
+from ..destinations.near import Near
 from ..destinations.send_route import RouteCache
 from .login_places import Strangers
 
@@ -121,7 +122,8 @@ class Entrance:
 
 
 class Entrances:
-    """All of an edge, by name. `partitions`, `sending`: see RouteCache. `delimiter`: between the words of addresses.
+    """All of an edge, by name. `partitions`, `sending`: see RouteCache. `near`: which slots are
+    preferred. `delimiter`: between the words of addresses.
     `match`: the settings of an address. `edge`: what it says of exchanges and virtual hosts.
 
     homes   of queues that the settings name."""
@@ -135,6 +137,7 @@ class Entrances:
         delimiter: str = ".",
         match: Match = lambda address: AddressSettings(),
         edge: EdgeSettings | None = None,
+        near: Near | None = None,
     ) -> None:
         edge = edge or EdgeSettings()
         self.homes = Homes()
@@ -158,7 +161,7 @@ class Entrances:
                 of = VirtualHost(host, delimiter) if host else DEFAULT
                 dialect = choose(settings, delimiter, self.homes, match, edge.exchanges, of, edge.notifications)
                 if dialect.key not in self._shared:
-                    self._shared[dialect.key] = Memo(wire.memo_entries), RouteCache(partitions, dialect, sending)
+                    self._shared[dialect.key] = Memo(wire.memo_entries), RouteCache(partitions, dialect, sending, near)
                 memo, routes = self._shared[dialect.key]
                 if not host:
                     self._by_name[name] = Entrance(name, settings, own, dialect, memo, routes)

@@ -20,6 +20,7 @@ from broker.engine.publishing.recurrence import Recurrence
 from broker.wire.events import Head
 
 from .dialect import FAR_FUTURE, MAX_COPIES, NOWHERE, Destination, Dialect, check_no_wildcard, not_named, whole_number
+from .near import Near
 from .shown_destination import Shown
 from .temporary import Private
 
@@ -40,18 +41,22 @@ READ = (
 
 
 class Split:
-    """The slots of a split address, which take turns run by run; a group of messages always goes to the same one."""
+    """The slots of a split address, which take turns run by run, those that are near alone where there are any; a group
+    of messages always goes to the same one."""
 
-    __slots__ = ("_turn", "slots")
+    __slots__ = ("_near", "_seen", "_turn", "_turns", "slots")
 
-    def __init__(self, slots: tuple[int, ...]) -> None:
+    def __init__(self, slots: tuple[int, ...], near: Near | None = None) -> None:
         self.slots = slots
-        self._turn = 0
+        self._near = near or Near()
+        self._turn, self._turns, self._seen = 0, slots, 0
 
     def next(self) -> int:
         """Whose turn it is."""
-        self._turn = turn = (self._turn + 1) % len(self.slots)
-        return self.slots[turn]
+        if self._near.version != self._seen:
+            self._turns, self._seen = self._near.among(self.slots), self._near.version
+        self._turn = turn = (self._turn + 1) % len(self._turns)
+        return self._turns[turn]
 
     def of(self, group: bytes) -> int:
         """The slot of the messages with this JMSXGroupID."""
@@ -68,10 +73,11 @@ class Route:
     due     epoch milliseconds before which it is not delivered; 0: `delay` milliseconds after it came.
     timed   any of these four is set.
     shown   what its MESSAGEs say for the destination, in place of what the frame says; None: just that.
-    split   of an address with several partitions, else None; `slot` is the first of them."""
+    split   of an address with several partitions, else None; `slot` is the first of them.
+    near    which slots are preferred where it does not matter."""
 
     __slots__ = (
-        "__weakref__", "address", "again", "copies", "create", "delay", "due", "expires", "flags", "priority",
+        "__weakref__", "address", "again", "copies", "create", "delay", "due", "expires", "flags", "near", "priority",
         "private", "queue", "routing", "shown", "slot", "split", "timed", "ttl",
     )  # fmt: skip
 
@@ -87,6 +93,7 @@ class Route:
         ttl: int,
         due: int = 0,
         delay: int = 0,
+        near: Near | None = None,
     ) -> None:
         self.address = address
         self.routing = routing
@@ -103,6 +110,7 @@ class Route:
         self.again: Recurrence | None = None
         self.copies: tuple[Route, ...] = ()
         self.shown: Shown | None = None
+        self.near = near
         self.place(slots)
 
     def towards(self, address: str, slots: tuple[int, ...]) -> Route:
@@ -129,20 +137,25 @@ class Route:
     def place(self, slots: tuple[int, ...]) -> None:
         """Where the messages go from now on."""
         self.slot = slots[0]
-        self.split = Split(slots) if len(slots) > 1 else None
+        self.split = Split(slots, self.near) if len(slots) > 1 else None
 
 
 class RouteCache:
     """Equal routes are one object, so that neighbours of one read can be told apart by identity.
 
     partitions   how many an address has.    sending   how many of them messages go to (None: to all).
-    dialect      what destinations mean."""
+    dialect      what destinations mean.    near   which slots are preferred where it does not matter."""
 
-    __slots__ = ("_all", "_dialect", "_partitions", "_read", "_sending", "_table")
+    __slots__ = ("_all", "_dialect", "_near", "_partitions", "_read", "_sending", "_table")
 
     def __init__(
-        self, partitions: Callable[[str], int], dialect: Dialect, sending: Callable[[str], int] | None = None
+        self,
+        partitions: Callable[[str], int],
+        dialect: Dialect,
+        sending: Callable[[str], int] | None = None,
+        near: Near | None = None,
     ) -> None:
+        self._near = near
         self._partitions = partitions
         self._sending = sending or partitions
         self._dialect = dialect
@@ -216,6 +229,7 @@ class RouteCache:
             self._dialect.ttl(headers),
             max(whole_number(headers, "AMQ_SCHEDULED_TIME", -FAR_FUTURE, FAR_FUTURE) or 0, 0),
             max(whole_number(headers, "AMQ_SCHEDULED_DELAY", -FAR_FUTURE, FAR_FUTURE) or 0, 0),
+            self._near,
         )
         route.private, route.create = private, target.create
         again = self._dialect.recurrence(headers, route.delay)

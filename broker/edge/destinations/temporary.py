@@ -17,9 +17,12 @@ from typing import Final, NamedTuple
 
 from broker.core.address import TEMPORARY
 from broker.core.errors import Code, RefusedError
+from broker.core.ids import slot_of
 from broker.core.virtual_host import DEFAULT, VirtualHost
 from broker.seams.entropy import token
 from broker.wire.events import Head
+
+from .near import Near
 
 QUEUE: Final = "/temp-queue/"
 TOPIC: Final = "/temp-topic/"
@@ -29,6 +32,8 @@ THEIRS: Final = ("/reply-queue/", "/reply-topic/", "/remote-temp-queue/", "/remo
 """… and so what others know it by: RabbitMQ's word, one like it, and Classic's."""
 BYTES: Final = 16
 """Of chance in an address."""
+DRAWS: Final = 16
+"""Of three zones, one address in 600 lies in another one than its edge then."""
 _LINE = b"reply-to:"
 
 
@@ -64,12 +69,12 @@ def address_of(destination: str) -> str:
 
 
 class _Entry:
-    """One destination. ready: its owner has a subscription to it; then: waits for that."""
+    """One destination. ready: its owner has a subscription to it; then: waits for that. opaque: of its address."""
 
     __slots__ = ("opaque", "ready", "subscriptions", "then")
 
-    def __init__(self) -> None:
-        self.opaque = token(BYTES)
+    def __init__(self, opaque: str) -> None:
+        self.opaque = opaque
         self.ready = False
         self.subscriptions = 0
         self.then: Callable[[], None] | None = None
@@ -78,11 +83,15 @@ class _Entry:
 class Temporaries:
     """Those of one session, by the names it has for them.
 
-    public   Dialect.public.    most   how many there may be.    host   whose the session is."""
+    public   Dialect.public.    most   how many there may be.    host   whose the session is.    near   slots that are
+    preferred: since nobody knows the names before, each may lie in one of them."""
 
-    __slots__ = ("_entries", "_front", "_last", "_most", "_names", "_public")
+    __slots__ = ("_entries", "_front", "_last", "_most", "_names", "_near", "_public")
 
-    def __init__(self, public: Mapping[str, str], most: int, host: VirtualHost = DEFAULT) -> None:
+    def __init__(
+        self, public: Mapping[str, str], most: int, host: VirtualHost = DEFAULT, near: Near | None = None
+    ) -> None:
+        self._near = near or Near()
         self._front = host.address(TEMPORARY)
         self._public = public
         self._most = most
@@ -102,7 +111,7 @@ class Temporaries:
                 )
             if len(self._entries) >= self._most:
                 raise RefusedError(Code.SUBSCRIPTION_LIMIT, f"{self._most} temporary destinations (max_subscriptions)")
-            entry = self._entries[name] = _Entry()
+            entry = self._entries[name] = _Entry(self._opaque())
             self._names[self._front + entry.opaque] = name
         elif name.startswith(QUEUE):
             raise RefusedError(
@@ -120,6 +129,15 @@ class Temporaries:
                 then()
 
         return self._front + entry.opaque, ready
+
+    def _opaque(self) -> str:
+        """For an address of our own zone, if a few draws give one; each is as good as any other."""
+        found = token(BYTES)
+        for _ in range(DRAWS if self._near.slots else 0):
+            if slot_of(self._front + found) in self._near.slots:
+                break
+            found = token(BYTES)
+        return found
 
     def unsubscribed(self, address: str) -> str | None:
         """A subscription to this address has ended: with the last one the name is free, and returned."""

@@ -27,6 +27,7 @@ from ..access.auth import Authenticator
 from ..access.outside import Outside
 from ..access.permissions import Rights
 from ..destinations.directory import Directory
+from ..destinations.near import Near
 from ..destinations.send_route import RouteCache
 from ..quotas.quotas import Quotas
 from ..subscriptions.rate_limits import Rates
@@ -200,6 +201,11 @@ class EdgeServices(ConsumerDesk, Protocol):
 
     @property
     def routes(self) -> RouteCache: ...
+    @property
+    def near(self) -> Near:
+        """Slots that are preferred where it does not matter."""
+        ...
+
     @property
     def numbers(self) -> Numbers: ...
     @property

@@ -153,7 +153,7 @@ class Session(SessionLife):
     def temporaries(self) -> Temporaries:
         if self._temporaries is None:
             most = self.edge.settings.edge.max_subscriptions
-            self._temporaries = Temporaries(self.entrance.dialect.public, most, self.host)
+            self._temporaries = Temporaries(self.entrance.dialect.public, most, self.host, self.edge.near)
         return self._temporaries
 
     @property

@@ -142,6 +142,7 @@ class ClusterPort:
         self._marks = AutoMarks(later, self._send)
         self._patience: dict[str, Patience] = {}
         """Owner → ours with it."""
+        self._far: frozenset[str] = frozenset()
 
     # ── the cluster ────────────────────────────────────────────────────────────────────────────────
 
@@ -163,6 +164,12 @@ class ClusterPort:
         lane.shelve(why, self._clock.monotonic())
         if why:
             self._give_up(lane)
+
+    def far(self, owners: frozenset[str]) -> None:
+        """These owners are in other zones than this process, as far as both are known."""
+        self._far = owners
+        for link in self._routes.links.values():
+            link.lies(link.owner in owners)
 
     def close(self, why: str = "the edge is stopping") -> None:
         """Ends all links."""
@@ -190,7 +197,7 @@ class ClusterPort:
 
     def metrics(self) -> list[Metric]:
         keeper = self._keeper.metrics() if self._keeper is not None else ()
-        return [*self.stats.metrics("edge"), *keeper, *of_lanes(self._lanes.values())]
+        return [*self.stats.metrics("edge"), self.stats.across_zones(), *keeper, *of_lanes(self._lanes.values())]
 
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
 
@@ -498,10 +505,12 @@ class ClusterPort:
 
     def _make_link(self, owner: str, address: str) -> OwnerLink:
         patience = self._patience.setdefault(owner, Patience(self._settings.dead_after_ms / 1000))
-        return OwnerLink(
+        link = OwnerLink(
             owner, address, self._hello, self._settings, self._dialer, self._clock, self._schedule, self._later, self,
             self.stats, patience, self._flat,
         )  # fmt: skip
+        link.lies(owner in self._far)
+        return link
 
     def on_dialed(self, link: OwnerLink) -> None:
         self._routes.dialed(link)

@@ -131,6 +131,7 @@ class OwnerLink:
         self._ticked = 0.0
         self._quiet = True
         self._said_no = ""
+        self._far = False
         self._reset()
 
     def _reset(self) -> None:
@@ -271,6 +272,10 @@ class OwnerLink:
         self.slots.discard(slot)
         self.nbytes -= nbytes
 
+    def lies(self, far: bool) -> None:
+        """far: the owner is in another zone than we are."""
+        self._far = far
+
     def relieve(self) -> set[int]:
         """Sessions that have paused for it, and need not any more."""
         paused, self.paused = self.paused, set()
@@ -407,7 +412,7 @@ class OwnerLink:
     def _send_bytes(self, data: bytes) -> None:
         assert self._stream is not None
         self._quiet = False
-        self._stats.sent(len(data))
+        self._stats.sent(len(data), self._far)
         self._stream.send(data)
 
     # ── in ─────────────────────────────────────────────────────────────────────────────────────────
@@ -428,7 +433,7 @@ class OwnerLink:
                 borne = self._patience.silence(self._heard)
                 log.info("%s was only slow: it may be silent for %.3g s now", self.owner, borne)
             self._user.on_answered(self)
-        self._stats.took(len(data))
+        self._stats.took(len(data), self._far)
         if data == DOWN_PING:
             self._welcome()
             return

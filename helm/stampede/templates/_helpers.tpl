@@ -193,6 +193,7 @@ imagePullSecrets:
 {{- $owners := default 3 (default dict .Values.broker.spec.owners).replicas | int -}}
 {{- if lt $owners 3 }}{{ $_ := set $spec "replication" (dict "factor" $owners "minInSync" $owners) }}{{ end -}}
 {{- $_ := set $spec "scrapers" .Values.networkPolicy.scrapers -}}
+{{- if .Values.operator.readNodes }}{{ $_ := set $spec "zonesFromNodes" true }}{{ end -}}
 {{- mergeOverwrite $spec (deepCopy .Values.broker.spec) | toYaml -}}
 {{- end -}}
 

@@ -340,6 +340,11 @@ def spec() -> Schema:
         "quotas": _quotas(),
         "networkPolicy": boolean("Owners are open to the broker's own pods and to scrapers only.", True),
         "scrapers": _scrapers(),
+        "zonesFromNodes": boolean(
+            "Pods learn their zone from their node, on Kubernetes before 1.35 (newer ones put it on pods themselves). "
+            "The operator needs the right to read nodes (chart: operator.readNodes). A change rolls the pods.",
+            False,
+        ),
     }
     return ruled(
         table("A cluster.", properties, ["etcd"]),

@@ -34,6 +34,7 @@ _PLURALS = {
     "ServiceAccount": "serviceaccounts",
     "Secret": "secrets",
     "Namespace": "namespaces",
+    "Node": "nodes",
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "PodDisruptionBudget": "poddisruptionbudgets",
     "HorizontalPodAutoscaler": "horizontalpodautoscalers",

@@ -234,6 +234,7 @@ class BrokerSpec(_Spec, frozen=True):
     quotas: list[Table] = []
     network_policy: bool = True
     scrapers: Scrapers = Scrapers()
+    zones_from_nodes: bool = False
 
 
 class VolumeStore(_Spec, frozen=True):

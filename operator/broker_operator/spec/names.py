@@ -46,6 +46,8 @@ ADMIN_TLS_DIR = "/etc/stampede-admin"
 DATA_DIR = "/var/lib/stampede"
 DATA_CLAIM = "data"
 COPIES_DIR = "/backup"
+POD_DIR = "/etc/stampede-pod"
+ZONE_LABEL = "topology.kubernetes.io/zone"
 LAST_WORDS = "/dev/termination-log"
 """Where a container says what it has done, or why not, for its pod's status."""
 

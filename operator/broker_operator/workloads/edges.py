@@ -31,6 +31,8 @@ from .pods import (
     secured,
     spread,
     volumes,
+    zone_volume,
+    zone_wait,
 )  # fmt: skip
 
 SPARE_S = 15
@@ -188,8 +190,9 @@ def _deployment(
         "serviceAccountName": broker,
         "terminationGracePeriodSeconds": spec.drain.delay_seconds + spec.drain.timeout_seconds + SPARE_S,
         "topologySpreadConstraints": spread(names.selector(broker, "edge", name)),
+        **zone_wait(shared, image, container["resources"]),
         "containers": [container],
-        "volumes": [*found, {"name": "data", "emptyDir": {}}, *(volume for volume, _ in more)],
+        "volumes": [*found, {"name": "data", "emptyDir": {}}, *(volume for volume, _ in more), *zone_volume(shared)],
         **({"imagePullSecrets": shared.image_pull_secrets} if shared.image_pull_secrets else {}),
     }
     deployment: Table = {

@@ -27,6 +27,8 @@ from .pods import (
     secured,
     spread,
     volumes,
+    zone_volume,
+    zone_wait,
 )  # fmt: skip
 
 
@@ -187,8 +189,9 @@ def _stateful_set(
         "serviceAccountName": name,
         "terminationGracePeriodSeconds": owners.termination_grace_period_seconds,
         "topologySpreadConstraints": spread(names.selector(name, "owner")),
+        **zone_wait(spec, image, resources(owners.resources)),
         "containers": [_container(broker, spec, image, mounts)],
-        "volumes": found,
+        "volumes": [*found, *zone_volume(spec)],
         **({"imagePullSecrets": spec.image_pull_secrets} if spec.image_pull_secrets else {}),
     }
     set_spec: Table = {

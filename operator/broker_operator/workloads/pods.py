@@ -65,8 +65,39 @@ def environment() -> list[Table]:
         {"name": "POD_NAME", "valueFrom": field("metadata.name")},
         {"name": "STAMPEDE_CONFIG", "value": f"{names.CONFIG_DIR}/{names.CONFIG_FILE}"},
         {"name": "STAMPEDE_CLUSTER__ID", "value": "$(POD_NAME)"},
-        {"name": "STAMPEDE_CLUSTER__ZONE", "valueFrom": field("metadata.labels['topology.kubernetes.io/zone']")},
+        {"name": "STAMPEDE_CLUSTER__ZONE", "valueFrom": field(f"metadata.labels['{names.ZONE_LABEL}']")},
     ]
+
+
+ZONE_WAIT_S = 20
+"""So long a pod waits for its zone; without one it starts all the same."""
+
+
+def zone_wait(spec: BrokerSpec, image: str, asked: Table) -> Table:
+    """What lets a pod start when it knows its zone: {} where nobody has to be waited for. The label comes when the pod
+    has a node (world/zones.py); variables are read when a container is made, so the one that uses it comes second.
+    asked: `resources` of that one."""
+    if not spec.zones_from_nodes:
+        return {}
+    script = f"n=0; until [ -s {names.POD_DIR}/zone ] || [ $n -ge {ZONE_WAIT_S * 5} ]; do n=$((n+1)); sleep 0.2; done"
+    wait = {
+        "name": "zone",
+        "image": image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "command": ["sh", "-c", script],
+        "volumeMounts": [{"name": "pod", "mountPath": names.POD_DIR, "readOnly": True}],
+        "securityContext": secured(),
+        "resources": asked,
+    }
+    return {"initContainers": [wait]}
+
+
+def zone_volume(spec: BrokerSpec) -> list[Table]:
+    """The label as a file, which changes when it does."""
+    if not spec.zones_from_nodes:
+        return []
+    reference = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{names.ZONE_LABEL}']"}
+    return [{"name": "pod", "downwardAPI": {"defaultMode": 0o444, "items": [{"path": "zone", "fieldRef": reference}]}}]
 
 
 def secret_volume(name: str, secret: str) -> Table:
@@ -193,7 +224,7 @@ def spread(selector: dict[str, str]) -> list[Table]:
             "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": {"matchLabels": selector},
         }
-        for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+        for key in (names.ZONE_LABEL, "kubernetes.io/hostname")
     ]
 
 

@@ -62,8 +62,11 @@ class Workloads:
         image: str,
         clock: Clock,
         any_template: bool = False,
+        reads_nodes: bool = False,
     ) -> None:
-        """image: of brokers that name none. any_template: resources may say anything about their pods."""
+        """image: of brokers that name none. any_template: resources may say anything about their pods. reads_nodes: the
+        operator may, so pods can be told their zone."""
+        self._reads_nodes = reads_nodes
         self._world = world
         self._kube = kube
         self._statuses = statuses
@@ -101,6 +104,10 @@ class Workloads:
             return None
         if (refused := self._harmful(spec.image, spec.owners.template, "owner", "spec.owners.template")) is not None:
             await self._say_broker(resource, spec, cluster, Scaling(0), refused)
+            return None
+        if spec.zones_from_nodes and not self._reads_nodes:
+            why = "spec.zonesFromNodes needs an operator that may read nodes (chart: operator.readNodes)"
+            await self._say_broker(resource, spec, cluster, Scaling(0), Condition("Accepted", False, "Invalid", why))
             return None
         workload = Id("StatefulSet", resource.id.namespace, names.owner_name(resource.id.name))
         live = self._objects["StatefulSet"].get(workload)

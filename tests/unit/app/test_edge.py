@@ -13,7 +13,7 @@ from broker.app.edge import EdgeProcess
 from broker.cluster.keys import Keys
 from broker.cluster.slots import SlotTable
 from broker.config.load import from_tree
-from broker.core.slots import SlotRecord
+from broker.core.slots import Member, SlotRecord
 from broker.metadata.port import Delete, Put
 from tests.harness.metadata import MemoryMetadata, MemoryStore
 from tests.harness.waiting import eventually
@@ -22,13 +22,13 @@ KEYS = Keys("/test")
 
 
 @asynccontextmanager
-async def edge(folder: Path, *puts: Put) -> AsyncIterator[tuple[EdgeProcess, MemoryStore]]:
+async def edge(folder: Path, *puts: Put, **more: object) -> AsyncIterator[tuple[EdgeProcess, MemoryStore]]:
     """One that runs over a store in memory with these keys, and all slots led by somebody."""
     store = MemoryStore()
     records = [Put(KEYS.slot(slot), SlotRecord(slot, 1, "a", ("a",), ("a",)).encode()) for slot in range(100)]
     store.commit([], [*records, *puts])
     given = {"cluster.id": "e", "data": str(folder), "edge.port": 0, "edge.ws_port": -1, "admin.port": -1}
-    process = EdgeProcess(from_tree(given, "here"))
+    process = EdgeProcess(from_tree(given | {name.replace("__", "."): value for name, value in more.items()}, "here"))
     await process.metadata.close()
     process.keys, process.metadata = KEYS, MemoryMetadata(store)
     process.table = SlotTable(process.metadata, KEYS)
@@ -87,3 +87,28 @@ async def test_an_etcd_that_has_lost_its_data_is_told_and_clients_are_still_welc
         process.metadata.rewound = "it was at revision 9 and is at 1"
         assert process.readiness() == (True, process.readiness()[1] | {"etcd": "it was at revision 9 and is at 1"})
         assert [m.samples for m in process.metrics() if m.name == "stomp_etcd_rewound"] == [[({}, 1)]]
+
+
+@pytest.mark.parametrize(("own", "prefer"), [("x", True), ("x", False), ("", True)])
+async def test_slots_that_owners_of_its_zone_lead_are_near_wherever_owners_come_back(tmp_path, own, prefer):
+    def owner(name: str, zone: str) -> Put:
+        return Put(KEYS.member("owner", name), Member(name, "owner", f"{name}:1", "boot", "d", zone).encode())
+
+    def led(slot: int, leader: str) -> Put:
+        return Put(KEYS.slot(slot), SlotRecord(slot, 2, leader, (leader,), (leader,)).encode())
+
+    near = own and prefer
+    more = {"cluster__zone": own, "edge__prefer_zone": prefer}
+    first = owner("a", "x"), owner("b", "y"), owner("c", "")
+    async with edge(tmp_path, *first, **more) as (process, store):
+        assert process.edge is not None and process.edge.near is process.near
+        assert process.near.slots == ({*range(100)} if near else set())
+        store.commit([], [led(1, "b"), led(2, "c")])
+        mine = {*range(100)} - {1, 2}
+        await eventually(lambda: process.near.slots == (mine if near else set()))
+        assert process.port._far == (frozenset({"b"}) if own else frozenset())
+        store.commit([], [led(3, "b")])
+        await eventually(lambda: process.near.slots == (mine - {3} if near else set()))
+        store.commit([], [owner("b", "x")])  # started anew on another machine
+        await eventually(lambda: process.near.slots == ((mine | {1}) if near else set()))
+        await eventually(lambda: process.port._far == frozenset())

@@ -7,6 +7,7 @@ from broker.core.errors import RefusedError
 from broker.core.message import DURABLE
 from broker.edge.destinations.dialect import Dialect
 from broker.edge.destinations.foreign_headers import ARGUMENTS, IN_SEND
+from broker.edge.destinations.near import Near
 from broker.edge.destinations.send_route import READ, RouteCache
 from broker.wire.events import Head
 from broker.wire.layouts import SIGNIFICANT
@@ -60,3 +61,26 @@ def test_when_it_is_due_and_what_does_not_count():
     for name in ("AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME"):
         with pytest.raises(RefusedError, match=f"{name}:foo"):
             times(**{name: "foo"})
+
+
+def test_messages_of_a_split_address_stay_in_the_zone_where_its_owners_lead_some():
+    near = Near()
+    routes = RouteCache(lambda address: 4, DIALECT, near=near)
+    split = routes.of(head(destination="a")).split
+    assert {split.next() for _ in range(8)} == set(split.slots), "nothing is near"
+    for slot in split.slots[1:3]:
+        near.led(slot, True)
+    assert [split.next() for _ in range(6)].count(split.slots[1]) == 3
+    assert {split.next() for _ in range(8)} == set(split.slots[1:3])
+    near.led(split.slots[1], False)
+    assert {split.next() for _ in range(8)} == {split.slots[2]}, "its owner has gone"
+    near.led(split.slots[2], False)
+    assert {split.next() for _ in range(8)} == set(split.slots)
+
+
+def test_a_group_keeps_its_slot_wherever_that_is_led():
+    near = Near()
+    split = RouteCache(lambda address: 4, DIALECT, near=near).of(head(destination="a")).split
+    before = split.of(b"g")
+    near.led(next(slot for slot in split.slots if slot != before), True)
+    assert split.of(b"g") == before

@@ -7,7 +7,9 @@ import pytest
 from broker.config.settings import EngineSettings
 from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
+from broker.core.ids import SLOTS, slot_of
 from broker.edge.destinations.dialect import Dialect
+from broker.edge.destinations.near import Near
 from broker.edge.destinations.temporary import Private, Temporaries, address_of, private_of
 from broker.engine.address.address_settings import Matcher
 from broker.wire.events import Head
@@ -109,3 +111,13 @@ def test_settings_of_others_are_not_about_them():
     settings = EngineSettings(addresses={"#": {"auto_create": False, "partitions": 4, "routing_types": "ANYCAST"}})
     found = Matcher(settings)(TEMPORARY + "0" * 32)
     assert found.auto_create and found.partitions == 1 and found.routing_types == Routing.MULTICAST.name
+
+
+def test_a_temporary_destination_lies_in_the_zone_of_its_edge_if_a_few_draws_give_that():
+    near = Near()
+    for slot in range(0, SLOTS, 3):
+        near.led(slot, True)
+    names = Temporaries(PUBLIC, 400, near=near)
+    slots = [slot_of(names.subscribed(f"/temp-queue/{n}")[0]) for n in range(300)]
+    assert sum(slot in near.slots for slot in slots) >= 290, "one in 600 does not"
+    assert len({names.address(f"/temp-queue/{n}") for n in range(300)}) == 300

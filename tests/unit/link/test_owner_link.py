@@ -357,3 +357,25 @@ def test_so_does_the_word_that_deliveries_were_taken(one):
     assert takens(one, sent) == []
     one.port.close()
     assert takens(one, sent) == [one.downs()[-1].batch]
+
+
+def test_bytes_to_and_from_an_owner_of_another_zone_are_counted_by_themselves(one):
+    port = one.port
+    port.submit([publish(seq=1)])
+    one.world.run()
+    assert (port.stats.far_in, port.stats.far_out) == (0, 0), "no zones are known"
+    port.far(frozenset({"a"}))
+    sent, took = port.stats.bytes_out, port.stats.bytes_in
+    port.submit([publish(seq=2)])
+    one.world.run()
+    assert port.stats.far_out == port.stats.bytes_out - sent > 0
+    assert port.stats.far_in == port.stats.bytes_in - took > 0
+    told = {metric.name: metric.samples for metric in port.metrics()}["stampede_link_cross_zone_bytes_total"]
+    assert dict((way["direction"], nbytes) for way, nbytes in told) == {
+        "in": port.stats.far_in, "out": port.stats.far_out,
+    }  # fmt: skip
+    port.far(frozenset())
+    before = port.stats.far_out
+    port.submit([publish(seq=3)])
+    one.world.run()
+    assert port.stats.far_out == before, "it has moved into ours"

@@ -39,7 +39,20 @@ def test_each_event_is_counted_under_its_own_name_alone(event, arguments, counte
 
 
 def test_everything_that_is_counted_is_told():
-    assert set(COUNTERS) == set(LinkStats.__slots__)
+    assert set(COUNTERS) == set(LinkStats.__slots__) - {"far_in", "far_out"}
+
+
+def test_what_crosses_zones_is_told_by_direction():
+    stats = LinkStats()
+    stats.sent(10)
+    stats.took(20)
+    stats.sent(3, True)
+    stats.took(4, True)
+    stats.took(5, True)
+    metric = stats.across_zones()
+    assert metric.name == "stampede_link_cross_zone_bytes_total" and metric.help
+    assert metric.samples == [({"direction": "in"}, 9.0), ({"direction": "out"}, 3.0)]
+    assert (stats.bytes_in, stats.bytes_out) == (29, 13)
 
 
 def test_what_waits_for_owners_is_the_sum_and_those_away_are_counted():
