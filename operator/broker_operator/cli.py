@@ -27,6 +27,7 @@ from .crds.crds import files
 from .crds.helm_values import VALUES, with_specs
 from .kube.kube import Kube, login
 from .kube.lease import Lease
+from .kube.made_secrets import wanted
 from .process import Operator, Options
 from .serving import Server
 from .world.templates import ANY, RESTRICTED
@@ -86,6 +87,10 @@ def crds(folder: Path) -> None:
     "--read-nodes", envvar="STAMPEDE_OPERATOR_READ_NODES", is_flag=True,
     help="We may read nodes: pods of a StompBroker with zonesFromNodes are told the zone of theirs.",
 )  # fmt: skip
+@click.option(
+    "--secrets", envvar="STAMPEDE_OPERATOR_SECRETS", default="", metavar="JSON",
+    help="Certificates and passwords to make where there are none, in the namespace of the lease (chart: gitOps).",
+)  # fmt: skip
 @click.option("--port", envvar="STAMPEDE_OPERATOR_PORT", default=8080, show_default=True, help="Health and metrics.")
 @click.option(
     "--log-level", envvar="STAMPEDE_OPERATOR_LOG_LEVEL", default="INFO", show_default=True,
@@ -99,6 +104,7 @@ def run(
     lease_namespace: str,
     lease: str,
     read_nodes: bool,
+    secrets: str,
     port: int,
     log_level: str,
 ) -> None:
@@ -107,8 +113,9 @@ def run(
     watched = _names(namespaces)
     where = lease_namespace or _own_namespace() or (watched[0] if watched else "default")
     bundled = None if bundle_namespaces.strip() == "*" else _names(bundle_namespaces) or (where,)
-    options = Options(watched, image, pod_templates == ANY, f"{where}/{lease}", bundled, read_nodes)
     try:
+        made = wanted(secrets)
+        options = Options(watched, image, pod_templates == ANY, f"{where}/{lease}", bundled, read_nodes, made)
         asyncio.run(_run(options, where, lease, port))
     except BrokerError as error:
         raise click.ClickException(str(error)) from None

@@ -24,6 +24,7 @@ from .kube.costs import COSTS, Costs
 from .kube.events import WARNING, Events, Told
 from .kube.informer import Informer
 from .kube.kube import Kube
+from .kube.made_secrets import MADE, MadeSecrets, Wanted
 from .kube.workqueue import WorkQueue
 from .spec import names
 from .spec.model import BrokerSpec, Resource, Table
@@ -56,7 +57,8 @@ CALM_S = 0.3
 
 class Options(NamedTuple):
     """namespaces: () = all. image: of brokers that name none. any_template: see templates.py. lease: NAMESPACE/NAME of
-    ours, which StompBrokers name (ownership.py). bundles: namespaces of bundles.py, None = all. read_nodes: we may."""
+    ours, which StompBrokers name (ownership.py). bundles: namespaces of bundles.py, None = all. read_nodes: we may.
+    secrets: what is to be made (made_secrets.py)."""
 
     namespaces: tuple[str, ...] = ()
     image: str = ""
@@ -64,6 +66,7 @@ class Options(NamedTuple):
     lease: str = "default/stampede-operator"
     bundles: tuple[str, ...] | None = None
     read_nodes: bool = False
+    secrets: Wanted | None = None
 
 
 class Operator:
@@ -86,6 +89,8 @@ class Operator:
         self.bundles = Bundles(kube, self.events, self.world.resources, options.bundles)
         self.costs = Costs(kube, self.clock)
         self.zones = Zones(kube, self.queue.add)
+        own = options.lease.partition("/")[0]
+        self.made = MadeSecrets(kube, self.clock, own, options.secrets) if options.secrets is not None else None
         self.workloads: Workloads | None = None
         self.backups: Backups | None = None
         self.restores: Restores | None = None
@@ -129,6 +134,8 @@ class Operator:
             for namespace in self.options.namespaces or ("",):
                 informer = Informer(self.kube, "v1", "Pod", namespace, selector, self.zones.on_pod, shape=on_node)
                 await self._begin(informer)
+        if self.made is not None:
+            self.queue.add(self.made.id)
         self.queue.start()
         self._loops = [
             asyncio.create_task(self._resync(), name="resync"),
@@ -209,6 +216,8 @@ class Operator:
 
     def _on_secret(self, id: Id, _: Table) -> None:
         """Whoever names this Secret looks at it again, a ConfigMap that it vouches for too."""
+        if self.made is not None and id.namespace == self.made.id.namespace and id.name in self.made.names:
+            self.queue.add(self.made.id)
         if any(Id("ConfigMap", id.namespace, id.name) in bundled for bundled in self._bundled):
             self.queue.add(Id(BUNDLE, id.namespace, id.name))
         for resource in list(self.world.resources.values()):
@@ -267,6 +276,8 @@ class Operator:
             broker = id._replace(kind=BROKER)
             cluster = self.world.clusters.get(broker)
             return await self.costs.reconcile(broker, cluster.connections) if cluster is not None else None
+        if id.kind == MADE:
+            return await self.made.ensure() if self.made is not None else None
         if id.kind == ZONE:
             return await self.zones.tell(id)
         if id.kind == LOST:
@@ -375,6 +386,9 @@ async def versions(kube: Kube) -> Versions:
         newest("autoscaling", ("v2", "v2beta2")),
         await routes("TCPRoute"),
         await routes("TLSRoute"),
+        # Of 1.29, since the server's own number may be anybody's (a provider's); the field came with 1.27, and a server
+        # that leaves it out would be asked for it for ever.
+        "v1" in served.get("flowcontrol.apiserver.k8s.io", ()),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from broker_operator.process import versions
 from broker_operator.spec import names
 from broker_operator.spec.model import AcceptorSpec, BrokerSpec
 from broker_operator.spec.names import ACCEPTOR, BROKER
@@ -21,9 +22,11 @@ def made(kind: str, objects: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def broker_objects(live: dict | None = None, replicas: int = 3, **spec: Any) -> list[dict[str, Any]]:
+def broker_objects(
+    live: dict | None = None, replicas: int = 3, api: Versions | None = None, **spec: Any
+) -> list[dict[str, Any]]:
     broker = resource(BROKER, **spec)
-    return owners.objects(broker, broker.spec(BrokerSpec), "stampede:1", replicas, live, Versions())
+    return owners.objects(broker, broker.spec(BrokerSpec), "stampede:1", replicas, live, api or Versions())
 
 
 def edge_objects(shared: dict | None = None, api: Versions | None = None, **spec: Any) -> list[dict[str, Any]]:
@@ -108,3 +111,22 @@ def test_the_wait_ends_when_there_is_a_zone_and_otherwise_by_itself(tmp_path, te
     (tmp_path / "zone").write_text(text)
     (wait,) = made("StatefulSet", broker_objects(zonesFromNodes=True))["spec"]["template"]["spec"]["initContainers"]
     subprocess.run(wait["command"], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("made_by", [broker_objects, edge_objects], ids=["owners", "edges"])
+def test_a_pod_that_is_never_ready_keeps_no_node_from_being_drained(made_by):
+    """Where the API server knows the field; an older one would leave it out, and be asked for it for ever."""
+    old = made("PodDisruptionBudget", made_by())["spec"]
+    assert old["maxUnavailable"] == 1 and "unhealthyPodEvictionPolicy" not in old
+    assert "minAvailable" not in old, "with one pod alone that would block for ever"
+    new = made("PodDisruptionBudget", made_by(api=Versions(unready_go=True)))["spec"]
+    assert new == {**old, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
+
+
+@pytest.mark.parametrize(("group", "known"), [({}, False), ({"flowcontrol.apiserver.k8s.io": ["v1beta3", "v1"]}, True)])
+async def test_what_the_api_server_knows_is_asked_of_it(group, known):
+    class Server:
+        async def served(self) -> dict[str, list[str]]:
+            return {"policy": ["v1"], "autoscaling": ["v2"], **group}
+
+    assert (await versions(Server())).unready_go is known  # type: ignore[arg-type]

@@ -217,10 +217,12 @@ imagePullSecrets:
 brought by this release is left alone. */}}
 {{- define "stampede.bringsCrd" -}}
 {{- if .root.Values.crds.install -}}
+{{- if .root.Values.gitOps -}}yes{{- else -}}
 {{- $there := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" .crd -}}
 {{- $notes := dig "metadata" "annotations" (dict) (default dict $there) -}}
 {{- $same := and (eq (get $notes "meta.helm.sh/release-name") .root.Release.Name) (eq (get $notes "meta.helm.sh/release-namespace") .root.Release.Namespace) -}}
 {{- if or (not $there) $same -}}yes{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -238,3 +240,41 @@ runbook_url: {{ printf "%s/%s.md" (trimSuffix "/" .) $.alert | quote }}
 runbook: docs/runbooks/{{ .alert }}.md
 {{- end }}
 {{- end }}
+
+{{/* Certificates that nobody else makes: by Helm, or with gitOps by the operator. */}}
+{{- define "stampede.signed" -}}
+{{- $wanted := list }}
+{{- if eq .Values.tls.components.mode "selfSigned" }}
+{{- $wanted = append $wanted (dict "secret" (include "stampede.componentsSecret" .) "names" (include "stampede.componentNames" . | fromYamlArray) "component" "components") }}
+{{- range $role := list "owner" "edge" }}
+{{- $wanted = append $wanted (dict "secret" (include "stampede.roleSecret" (dict "root" $ "role" $role)) "names" (include "stampede.roleNames" (dict "root" $ "role" $role) | fromYamlArray) "component" "components") }}
+{{- end }}
+{{- if eq .Values.etcd.mode "bundled" }}
+{{- $wanted = append $wanted (dict "secret" (include "stampede.etcdSecret" .) "names" (include "stampede.etcdNames" . | fromYamlArray) "component" "etcd") }}
+{{- end }}
+{{- end }}
+{{- if eq .Values.tls.clients.mode "selfSigned" }}
+{{- $wanted = append $wanted (dict "secret" (include "stampede.clientsSecret" .) "names" (include "stampede.clientNames" . | fromYamlArray) "component" "edge") }}
+{{- end }}
+{{ toYaml $wanted }}
+{{- end -}}
+
+{{/* What the operator is to make where there is none (operator/broker_operator/kube/made_secrets.py). */}}
+{{- define "stampede.madeSecrets" -}}
+{{- $certificates := list -}}
+{{- range include "stampede.signed" . | fromYamlArray }}{{ $certificates = append $certificates (dict "secret" .secret "names" .names) }}{{ end -}}
+{{- $passwords := list -}}
+{{- if and (eq .Values.etcd.mode "bundled") (ne .Values.etcd.bundled.users "none") -}}
+{{- range $user := list "root" "operator" "owner" "edge" -}}
+{{- $passwords = append $passwords (dict "secret" (include "stampede.etcdUserSecret" (dict "root" $ "user" $user)) "username" $user) -}}
+{{- end -}}
+{{- end -}}
+{{- if eq .Values.redis.mode "bundled" }}{{ $passwords = append $passwords (dict "secret" (printf "%s-redis" (include "stampede.name" .))) }}{{ end -}}
+{{- $made := dict "release" (include "stampede.name" .) "passwords" $passwords "certificates" $certificates -}}
+{{- if $certificates -}}
+{{- $_ := set $made "authority" (printf "%s-ca" (include "stampede.name" .)) -}}
+{{- $_ := set $made "subject" (printf "Stampede %s" (include "stampede.broker" .)) -}}
+{{- $_ := set $made "days" (mul 365 (int .Values.tls.components.years) | int) -}}
+{{- end -}}
+{{- toJson $made -}}
+{{- end -}}

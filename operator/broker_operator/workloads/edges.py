@@ -62,7 +62,7 @@ def objects(
         config,
         _service(metadata(name, spec.service.annotations), spec, selector),
         admin_service(metadata(names.admin_service(workload)), selector, spec.admin_tls is not None),
-        disruption_budget(api.policy, metadata(workload), selector, spec.max_unavailable),
+        disruption_budget(api.policy, metadata(workload), selector, spec.max_unavailable, api.unready_go),
         _deployment(metadata(workload), acceptor, spec, broker, shared, image, config_hash),
     ]
     if spec.autoscaling:

@@ -33,12 +33,14 @@ from .pods import (
 
 
 class Versions(NamedTuple):
-    """API versions of this cluster, by group. gateway: of its routes, "" = there are none."""
+    """API versions of this cluster, by group. gateway: of its routes, "" = there are none. unready_go: a
+    PodDisruptionBudget knows unhealthyPodEvictionPolicy."""
 
     policy: str = "policy/v1"
     autoscaling: str = "autoscaling/v2"
     tcp_routes: str = ""
     tls_routes: str = ""
+    unready_go: bool = False
 
 
 class Scaling(NamedTuple):
@@ -126,7 +128,7 @@ def objects(
         account,
         _headless(metadata(workload), selector),
         admin_service(metadata(names.admin_service(workload)), selector),
-        disruption_budget(api.policy, metadata(workload), selector, spec.owners.max_unavailable),
+        disruption_budget(api.policy, metadata(workload), selector, spec.owners.max_unavailable, api.unready_go),
         _stateful_set(metadata(workload), broker, spec, image, replicas, config_hash, live),
     ]
     return [*made, _network_policy(metadata(workload), name, spec, reads_port(spec))] if spec.network_policy else made

@@ -228,8 +228,14 @@ def spread(selector: dict[str, str]) -> list[Table]:
     ]
 
 
-def disruption_budget(api_version: str, metadata: Table, selector: dict[str, str], most: int) -> Table:
+def disruption_budget(
+    api_version: str, metadata: Table, selector: dict[str, str], most: int, unready_go: bool = False
+) -> Table:
+    """unready_go: a pod that is not ready may be evicted whatever the others are, or a node with one that never becomes
+    ready again could not be drained. Nothing is lost by it: an owner that is not ready is in sync with nobody."""
     spec: dict[str, Any] = {"maxUnavailable": most, "selector": {"matchLabels": selector}}
+    if unready_go:
+        spec["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
     return {"apiVersion": api_version, "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.config.settings import EdgeSettings
 from broker.core.errors import Code
 from broker.edge.transport.draining import AT_ONCE, LOOKED, Shedding, excess
 
@@ -147,3 +148,18 @@ def test_no_step_ends_or_looks_at_many(busy):
         assert len(looked) <= LOOKED
     assert worst <= AT_ONCE
     assert ended >= 20_000 - busy - AT_ONCE
+
+
+def test_a_thousand_idle_clients_go_and_a_long_consumer_is_waited_for():
+    """As a StompAcceptor has it: 60 s between SIGTERM and the cut; the grace of the pod is 15 s longer."""
+    world = World(1001, busy=1)
+    world.shedding.drain(EdgeSettings().shed_rate, 60, "bye")
+    world.pass_time(1)
+    assert 150 < world.ended < 250, "not all at once: they connect to the other edges"
+    world.pass_time(48)
+    assert world.ended == 1000 and world.all[0].ended is None, "its message is not acknowledged yet"
+    world.pass_time(10)
+    assert world.all[0].ended is None
+    world.all[0].idle = True
+    world.pass_time(1)
+    assert world.all[0].ended == (Code.SHUTDOWN, "bye")
