@@ -24,6 +24,8 @@ from broker.core.reasons import Reason
 from broker.core.states import StateTable
 from broker.edge.access.login_queue import LOGIN_CHECK
 from broker.edge.session.session_state import SESSION
+from broker.edge.session.transactions import TRANSACTION
+from broker.owner.replication.followed_slot import FOLLOWED
 from broker.owner.replication.isr import FOLLOWER, LEADER
 from broker.owner.slots.slot_role import SLOT
 from broker.owner.transactions.cross_slot_tx import CROSS_SLOT
@@ -66,7 +68,7 @@ def errors_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-STATES: tuple[StateTable[Any], ...] = (SLOT, LEADER, FOLLOWER, CROSS_SLOT, SESSION, LOGIN_CHECK)
+STATES: tuple[StateTable[Any], ...] = (SLOT, LEADER, FOLLOWER, FOLLOWED, CROSS_SLOT, SESSION, TRANSACTION, LOGIN_CHECK)
 
 
 def states_markdown() -> str:

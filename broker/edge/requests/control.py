@@ -113,19 +113,19 @@ def _ended(session: Session, frame: Frame) -> OpenTransaction:
 
 def commit(session: Session, frame: Frame) -> None:
     transaction = _ended(session, frame)
-    session.edge.queue_wildcards.forget(session.id, transaction.parts)
-    if not transaction.parts:
+    parts = transaction.commits(session.edge.clock.monotonic())
+    session.edge.queue_wildcards.forget(session.id, parts)
+    if not parts:
         if frame.receipt is not None:
             session.answer_now([frame.receipt])
         return
-    slot = transaction.parts[0].slot
-    transaction.age(session.edge.clock.monotonic())
-    session.intake.batch.append(Transact(slot, session.id, session.answers.ask_one(frame.receipt), transaction.parts))
+    seq = session.answers.ask_one(frame.receipt)
+    session.intake.batch.append(Transact(parts[0].slot, session.id, seq, parts))
 
 
 def abort(session: Session, frame: Frame) -> None:
     transaction = _ended(session, frame)
-    session.intake.batch.extend(transaction.returns(session.id))
+    session.intake.batch.extend(transaction.aborts(session.id))
     if frame.receipt is not None:
         session.answer_now([frame.receipt])
 

@@ -11,6 +11,7 @@ Rule: nothing of a transaction is visible before COMMIT, and nothing of it survi
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Final
 
 from broker.config.settings import EdgeSettings
@@ -19,6 +20,7 @@ from broker.core.commands import Publish, Settle
 from broker.core.errors import Code, RefusedError
 from broker.core.memory import RUN
 from broker.core.message import DURABLE, TEXT
+from broker.core.states import StateTable
 
 JOINED_BYTES: Final = 1 << 20
 """Of one part: it is carried out whole, and each byte of it is copied and summed up twice (1 ms)."""
@@ -26,12 +28,38 @@ JOINED_IDS: Final = 1000
 """… that is acknowledged: each is looked for."""
 
 
+class TransactionState(Enum):
+    """Of a client's transaction, at its edge."""
+
+    OPEN = "open"
+    """Its frames wait here; what they acknowledge is held by engines. Nobody sees anything of it."""
+    COMMITTED = "committed"
+    """Nothing is added any more. All its parts go to an owner as one command, or to a coordinator (CrossSlotState), who
+    answers for them: done, or refused with all of it given back."""
+    ABORTED = "aborted"
+    """Nothing of it happens; what it has acknowledged is given back to its consumers."""
+
+
+TRANSACTION: Final = StateTable(
+    "A client's transaction, at its edge (`edge/session/transactions.py`; decided in `edge/requests/control.py`).",
+    TransactionState,
+    {TransactionState.OPEN: "BEGIN"},
+    {TransactionState.OPEN: {TransactionState.COMMITTED: "COMMIT", TransactionState.ABORTED: "ABORT"}},
+    {
+        TransactionState.OPEN: "its connection ends, and what it has acknowledged goes back with all the consumer held",
+        TransactionState.COMMITTED: "its owner has answered",
+        TransactionState.ABORTED: "at once",
+    },
+)
+
+
 class OpenTransaction:
     """The frames of one, in order."""
 
-    __slots__ = ("_same", "_timed", "frames", "homes", "nbytes", "parts")
+    __slots__ = ("_same", "_timed", "frames", "homes", "nbytes", "parts", "state")
 
     def __init__(self) -> None:
+        self.state = TRANSACTION.begin(TransactionState.OPEN)
         self.homes: dict[str, int] = {}
         """Split address → the slot of those of its messages that may go to any."""
         self.parts: list[Publish | Settle] = []
@@ -63,19 +91,22 @@ class OpenTransaction:
         self.parts.append(part)
         return True
 
-    def returns(self, session: int) -> list[Settle]:
-        """What ABORT gives back: everything the transaction had acknowledged."""
+    def aborts(self, session: int) -> list[Settle]:
+        """What it gives back: everything that it had acknowledged."""
+        self.state = TRANSACTION.to(self.state, TransactionState.ABORTED)
         return [
             Settle(part.slot, session, 0, part.consumer, part.ids, Outcome.RETURN)
             for part in self.parts
             if type(part) is Settle
         ]
 
-    def age(self, now: float) -> None:
-        """It is committed: what its messages have waited is part of their time to live, and of their delay. now: by the
-        clock that counts seconds, whatever somebody does to the other one."""
+    def commits(self, now: float) -> list[Publish | Settle]:
+        """Its parts. What its messages have waited is part of their time to live, and of their delay. now: by the clock
+        that counts seconds, whatever somebody does to the other one."""
+        self.state = TRANSACTION.to(self.state, TransactionState.COMMITTED)
         for part, came in self._timed:
             part.waited(int(1000 * (now - came)))
+        return self.parts
 
 
 class Transactions:

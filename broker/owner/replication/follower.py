@@ -33,6 +33,7 @@ from broker.seams.stream import Ended, EndKind, Stream, StreamEnd
 from ..bodies.incoming_bodies import IncomingStore
 from ..commit.io_thread import Io
 from ..slots.standby import Change, Settled, Standby
+from .followed_slot import FollowedSlot
 from .leader_stream import LeaderStream, refusal
 from .peer import PROTOCOL, Identity
 from .replica_check import Found, Kept
@@ -110,9 +111,7 @@ class Followers:
         """Leader's id → its stream."""
         self._patience: dict[str, Patience] = {}
         """Leader's id → ours with it."""
-        self._standbys: dict[int, Standby] = {}
-        self._sources: dict[int, LeaderStream] = {}
-        """Slot → the stream whose items count."""
+        self._followed: dict[int, FollowedSlot] = {}
         self._asked: dict[int, tuple[LeaderStream, int]] = {}
         """Leads that wait until the slot is followed here."""
         self._known: dict[int, int] = {}
@@ -120,10 +119,6 @@ class Followers:
         self._promised: dict[int, float] = {}
         self._led_in: dict[int, tuple[str, str, int]] = {}
         """Slot → (leader, its boot id, epoch) that the last promise was given to."""
-        self._counted: dict[int, int] = {}
-        """Slot → the last item of which its leader has said that it counts."""
-        self._partial: set[int] = set()
-        """Slots of which a copy was begun and not ended."""
         self._ticked = 0.0
         self._stopped = False
 
@@ -146,7 +141,10 @@ class Followers:
     def follow(self, standby: Standby, epoch: int) -> None:
         """Follows the slot from where the standby is, whoever leads it in this epoch or a later one."""
         slot = standby.slot
-        self._standbys[slot] = standby
+        if (followed := self._followed.get(slot)) is not None:
+            followed.starts_from(standby)
+        else:
+            self._followed[slot] = FollowedSlot(standby)
         # An epoch that is known is never forgotten, wherever it was heard.
         self._known[slot] = max(epoch, self._known.get(slot, 0))
         waiting = self._asked.pop(slot, None)
@@ -158,39 +156,43 @@ class Followers:
 
     def unfollow(self, slot: int) -> Standby | None:
         """Takes nothing more for the slot; promises that were given stay. The standby, if it was followed."""
-        source = self._sources.pop(slot, None)
+        followed = self._followed.pop(slot, None)
+        if followed is None:
+            return None
+        source = followed.source
         if source is not None:
             self._detach(slot, source)
             # Else the leader would wait for acknowledgements that never come.
             source.send(pb.ToLeader(broken=pb.Broken(slot=slot)))
-        if slot in self._partial:
-            self._forget(slot)
-        self._counted.pop(slot, None)
-        return self._standbys.pop(slot, None)
+        if followed.partial:
+            self._forget(slot, followed)
+        return followed.standby
 
     def promised_until(self, slot: int) -> float:
         """Monotonic time before which no higher epoch of the slot may be activated here."""
-        source = self._sources.get(slot)
+        followed = self._followed.get(slot)
         kept = max(self._born, self._promised.get(slot, 0.0))
         # The stream's promise covers all slots on it; those that have left it keep what it was by then.
-        return kept if source is None else max(kept, source.promised)
+        return kept if followed is None or followed.source is None else max(kept, followed.source.promised)
 
     def known(self, slot: int) -> bool:
         """Was follow() called for it (and not unfollow())."""
-        return slot in self._standbys
+        return slot in self._followed
 
     def counted(self, slot: int) -> int | None:
         """The last item of a slot followed here that is known to count; None: nobody has said so yet."""
-        return self._counted.get(slot) if slot not in self._partial else None
+        followed = self._followed.get(slot)
+        return followed.counted if followed is not None and not followed.partial else None
 
     def queues(self, slot: int) -> list[Queue]:
         """Of a slot followed here."""
-        standby = self._standbys.get(slot)
-        return standby.engine.queues() if standby is not None else []
+        followed = self._followed.get(slot)
+        return followed.standby.engine.queues() if followed is not None else []
 
     def keeper(self, slot: int) -> Standby | None:
         """Who keeps the small state of a slot followed here."""
-        return self._standbys.get(slot)
+        followed = self._followed.get(slot)
+        return followed.standby if followed is not None else None
 
     # ── for the streams ────────────────────────────────────────────────────────────────────────────
 
@@ -230,14 +232,15 @@ class Followers:
         # Of the same epoch there is one leader (I1): the same number on another stream is an impostor, or a
         # repetition.
         highest = max(self.journal.epoch(slot), self._known.get(slot, 0))
-        old = self._sources.get(slot)
+        followed = self._followed.get(slot)
+        old = followed.source if followed is not None else None
         if epoch < highest or (old is not None and old is not stream and old.slots[slot] == epoch):
             stream.stale(slot, max(highest, epoch))
             return False
         # From here on, though the journal may not know it for a while: an older leader's question that comes late
         # must not take the place of this one's.
         self._known[slot] = epoch
-        if slot not in self._standbys:
+        if followed is None:
             # It is led here, or its log is being read: the life cycle makes it a followed one.
             self._asked[slot] = (stream, epoch)
             self.home.deposed(slot, epoch)
@@ -246,27 +249,26 @@ class Followers:
             self._detach(slot, old)
             old.stale(slot, epoch)
         # Half a copy of the old leader and half of the new one would be of no moment at all.
-        if slot in self._partial:
-            self._forget(slot)
+        if followed.partial:
+            self._forget(slot, followed)
         if epoch > self.journal.epoch(slot):
             # I2: from here on nothing older is taken, also after a crash: what we answer waits until it is on the
             # disk.
             self.journal.begin_epoch(slot, epoch)
-        self._sources[slot] = stream
+        followed.led_by(stream)
         self._led_in[slot] = (stream.owner, stream.boot, epoch)
         return True
 
-    def _forget(self, slot: int) -> None:
+    def _forget(self, slot: int, followed: FollowedSlot) -> None:
         """A copy that was not finished is worth nothing: the slot is empty."""
-        self._partial.discard(slot)
-        self._counted.pop(slot, None)
         self.journal.reset_slot(slot)
         self.journal.end_seed(slot, [], 0)
-        self._renew_standby(slot)
+        followed.empties(self._anew(slot, followed))
 
-    def _renew_standby(self, slot: int) -> None:
-        self._standbys[slot].discard()
-        self._standbys[slot] = self.home.new_standby(slot)
+    def _anew(self, slot: int, followed: FollowedSlot) -> Standby:
+        """An empty standby, once the present one has given up what it counts in."""
+        followed.standby.discard()
+        return self.home.new_standby(slot)
 
     def _detach(self, slot: int, source: LeaderStream) -> None:
         source.left(slot)
@@ -275,8 +277,9 @@ class Followers:
 
     def drop_source(self, slot: int, source: LeaderStream) -> None:
         """Items of this stream count no more for the slot; what was promised stays."""
-        if self._sources.get(slot) is source:
-            del self._sources[slot]
+        followed = self._followed.get(slot)
+        if followed is not None and followed.source is source:
+            followed.left_alone()
             self._detach(slot, source)
 
     def resigned(self, slot: int, source: LeaderStream, epoch: int) -> None:
@@ -307,35 +310,34 @@ class Followers:
 
     def begin_seed(self, slot: int) -> None:
         self.seeded += 1
-        self._counted.pop(slot, None)
         self.journal.reset_slot(slot)
-        self._partial.add(slot)
-        self._renew_standby(slot)
+        followed = self._followed[slot]
+        followed.copies(self._anew(slot, followed))
 
     def end_seed(self, slot: int, lineage: list[tuple[int, int]], lsn: int) -> None:
         self.journal.end_seed(slot, lineage, lsn)
-        self._partial.discard(slot)
+        self._followed[slot].is_whole()
 
     def copying(self, slot: int) -> bool:
-        return slot in self._partial
+        return self._followed[slot].partial
 
     def apply(self, slot: int, changes: list[Change]) -> None:
         """What the journal has taken. A standby that throws has a hole and would lead with it, for the log is whole and
         nobody sends the item again: the owner stops, and a restart reads the log anew (ADR 8)."""
         try:
-            self._standbys[slot].apply(changes, self.journal)
+            self._followed[slot].standby.apply(changes, self.journal)
         except Exception as error:
             self.home.thrown(error)
             raise
 
     def on_counted(self, slot: int, lsn: int) -> None:
-        """Its leader says so. It never becomes less: what counts has been told to somebody."""
+        """Its leader says so."""
         # Followers may be read up to there (docs/adr/0010).
-        self._counted[slot] = max(lsn, self._counted.get(slot, 0))
+        self._followed[slot].counts(lsn)
 
     def look(self, slot: int, found: Found) -> None:
         """At what is followed, for its leader."""
-        standby = self._standbys[slot]
+        standby = self._followed[slot].standby
         self.home.look(slot, standby.snapshot(), standby.kept(), found)
 
     def _tick(self) -> None:
@@ -359,7 +361,8 @@ class Followers:
                 asked.stale(slot, self.journal.epoch(slot))
 
     def metrics(self) -> Iterable[Metric]:
-        runs = sum([standby.size for standby in self._standbys.values()])
-        yield Metric("stomp_followed_slots", "gauge", "Slots that follow a leader now.", [({}, len(self._sources))])
+        runs = sum([followed.standby.size for followed in self._followed.values()])
+        led = sum([followed.source is not None for followed in self._followed.values()])
+        yield Metric("stomp_followed_slots", "gauge", "Slots that follow a leader now.", [({}, led)])
         yield Metric("stomp_shadow_runs", "gauge", "Runs of messages known of followed slots.", [({}, runs)])
         yield Metric("stomp_seeded_total", "counter", "Copies of slots begun here.", [({}, self.seeded)])

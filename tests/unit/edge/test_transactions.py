@@ -9,7 +9,8 @@ from broker.core.address import Outcome, Routing
 from broker.core.commands import Publish, Settle, Transact
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, NO_IDS, TEXT, Run
-from broker.edge.session.transactions import JOINED_BYTES, JOINED_IDS, OpenTransaction, Transactions
+from broker.core.states import IllegalMove
+from broker.edge.session.transactions import JOINED_BYTES, JOINED_IDS, OpenTransaction, Transactions, TransactionState
 
 from .bench import Bench
 
@@ -66,13 +67,22 @@ def test_what_a_transaction_has_waited_counts():
         publish = Publish(1, 1, 0, "a", Routing.ANYCAST, Run(NO_IDS, b"", [b"x"], 1, expires=ttl, due=delay))
         publish.ttl, publish.delay = ttl, delay
         transaction.add(publish, 50.0)
-    transaction.age(55.0)
-    assert [(p.ttl, p.delay) for p in transaction.parts if isinstance(p, Publish)] == [
+    assert [(p.ttl, p.delay) for p in transaction.commits(55.0) if isinstance(p, Publish)] == [
         (5000, 0),
         (0, 1000),
         (1, 1),
         (0, 0),
     ]
+
+
+def test_it_ends_once():
+    for end in (lambda it: it.commits(1.0), lambda it: it.aborts(1)):
+        transaction = OpenTransaction()
+        assert transaction.state is TransactionState.OPEN
+        end(transaction)
+        for again in (lambda: transaction.commits(1.0), lambda: transaction.aborts(1)):
+            with pytest.raises(IllegalMove):
+                again()
 
 
 def sent(n: int, address: str = "a", lines: bytes = b"", ttl: int = 0, expires: int = 0, flags: int = 0) -> Publish:
@@ -110,7 +120,7 @@ def test_acknowledgements_of_a_consumer_are_one_part_and_their_holds_keep_their_
         (7, [0, 2, 4, 6]), (8, [1, 3, 5, 7]), (7, [8]), (8, [9]),
     ]  # fmt: skip
     assert ids == [[n] for n in range(10)]
-    assert [settle.ids for settle in transaction.returns(1)] == [[0, 2, 4, 6], [1, 3, 5, 7], [8], [9]]
+    assert [settle.ids for settle in transaction.aborts(1)] == [[0, 2, 4, 6], [1, 3, 5, 7], [8], [9]]
 
 
 def test_no_part_is_larger_than_what_is_carried_out_in_one_step():

@@ -27,7 +27,7 @@ def test_memory_of_a_shadow_follows_what_is_alive():
         world.run(0.01 if round % 2 else 0.05)
     world.run(0.5)
     assert told(world) == 4000
-    sizes = [s.size for o in world.owners.values() for s in o.followers._standbys.values()]
+    sizes = [s.standby.size for o in world.owners.values() for s in o.followers._followed.values()]
     assert len(sizes) == 2 and max(sizes) < 1500
 
 

@@ -70,7 +70,7 @@ def test_a_replica_that_has_another_message_instead_is_named():
 
 def test_a_replica_that_would_lead_without_a_message_is_named():
     world = filled()
-    world.owners["o1"].followers._standbys[SLOT]._runs.pop()
+    world.owners["o1"].followers._followed[SLOT].standby._runs.pop()
     assert checked(world)["differences"] == ["queue 1: o1 would lead with 29 messages, its log has 30"]
 
 
