@@ -10,10 +10,11 @@ the last leader knew of them. Must not know why the wait ends.
 #     E's SEND     to the topic: waits. F's subscriber is not known here yet, and would miss it for ever
 #     F attaches   passes. F has told everything (Open told): `news` says so to the slot lifecycle
 #     let_in       all live edges are there, or 0.2 s are over: what waited is carried out in the order in which it
-#                  came
+#                  came, so much in a step of the loop. What comes meanwhile waits behind it
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -33,7 +34,7 @@ class AttachBarrier(Generic[Peer]):
     __slots__ = ("_called", "_news", "_queued", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: dict[int, list[tuple[Peer, int, Waiting]]] = {}
+        self.waiting: dict[int, deque[tuple[Peer, int, Waiting]]] = {}
         self._queued: dict[int, set[tuple[Peer, int]]] = {}
         """Who has something waiting: nothing of his may overtake that."""
         self._called: dict[int, Callable[[], None]] = {}
@@ -41,15 +42,24 @@ class AttachBarrier(Generic[Peer]):
 
     def open(self, slot: int, news: Callable[[], None]) -> None:
         """From now on things wait. `news` is called when another edge has told everything."""
-        self.waiting[slot] = []
+        self.waiting[slot] = deque()
         self._queued[slot] = set()
         self._called[slot] = news
 
-    def close(self, slot: int) -> list[tuple[Peer, int, Waiting]]:
-        """Nothing waits any more. Returns what did, in its order."""
+    def take(self, slot: int, most: int) -> list[tuple[Peer, int, Waiting]]:
+        """What has waited longest is let in now, so much of it. When that was all, nothing waits there any more."""
+        self._called.pop(slot, None)
+        waiting = self.waiting.get(slot, deque())
+        taken = [waiting.popleft() for _ in range(min(most, len(waiting)))]
+        if not waiting:
+            self.close(slot)
+        return taken
+
+    def close(self, slot: int) -> None:
+        """Nothing waits any more: what did is forgotten."""
         self._called.pop(slot, None)
         self._queued.pop(slot, None)
-        return self.waiting.pop(slot, [])
+        self.waiting.pop(slot, None)
 
     def passes(self, peer: Peer, opening: int, command: Waiting) -> bool:
         """Need it not wait, in a slot where things do: it attaches a consumer again, and stands before all else."""

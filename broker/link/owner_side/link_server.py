@@ -50,6 +50,9 @@ FLOOD = 20
 FLOOD_S = 10.0
 """More new streams than that of one edge, or greetings that fail from one address, in so many seconds: refused."""
 SWEEP_S = 1.0
+LET_IN = 500
+"""Commands that waited for a slot's leader which are let in in one step, of all slots: an edge may have megabytes of
+them."""
 ENDED = 500
 """Sessions of an edge that is gone which are ended in one step."""
 CROWDED_S = 0.2
@@ -114,6 +117,10 @@ class LinkServer:
         self._ticking = False
         self._ticked = 0.0
         self._sweeping = False
+        self._entering: dict[int, None] = {}
+        """Slots that take everything, as soon as what has waited for that is in."""
+        self._letting_in = False
+        """… and some of it was let in in this step."""
         self._closed = ""
         self._own: EffectListener | None = None
         self.answers = OperatorAnswers(schedule)
@@ -128,6 +135,7 @@ class LinkServer:
         news   None: it takes everything. Else consumers that attach again only, until let_in(); called when another
                edge has told all about the slot."""
         self.served[slot] = epoch
+        self._entering.pop(slot, None)
         # Ends of sessions that came while it stood still: they must not get lost with the pause.
         resting = self.resting.pop(slot, None)
         if resting is not None and resting.epoch == epoch and resting.ends:
@@ -140,13 +148,34 @@ class LinkServer:
             self.flush_soon(peer)
 
     def let_in(self, slot: int) -> None:
-        """The slot takes everything from now on, and first what has waited for that."""
-        waiting = self.attach_barrier.close(slot)
-        # Admitted in their order, each by what is so now.
-        commands = [command for peer, opening, waits in waiting if (command := peer.let_in(opening, waits)) is not None]
-        for peer in dict.fromkeys([peer for peer, _, _ in waiting]):
+        """The slot takes everything from now on, and first what has waited for that, so much at once."""
+        self._entering[slot] = None
+        if not self._letting_in:
+            self._let_in_some()
+
+    def _let_in_some(self) -> None:
+        """A piece of what has waited; the rest of it comes soon."""
+        self._letting_in = bool(self._entering)
+        left = LET_IN
+        commands: list[Command] = []
+        peers: dict[EdgePeer, None] = {}
+        for slot in list(self._entering):
+            waiting = self.attach_barrier.take(slot, left)
+            left -= len(waiting)
+            if slot not in self.attach_barrier.waiting:
+                del self._entering[slot]
+            # Admitted in their order, each by what is so now.
+            for peer, opening, waits in waiting:
+                peers[peer] = None
+                if (command := peer.let_in(opening, waits)) is not None:
+                    commands.append(command)
+            if left <= 0:
+                break
+        for peer in peers:
             self.flush_soon(peer)
         self._take(commands)
+        if self._letting_in:
+            self._schedule(self._let_in_some)
 
     def unserve(self, slot: int, over: bool = False) -> None:
         """The slot is not led here any more (over: nor will be by this engine): its commands come back as moved, its
@@ -159,6 +188,7 @@ class LinkServer:
             return
         if not over:
             self.resting[slot] = Resting(epoch)
+        self._entering.pop(slot, None)
         self.attach_barrier.close(slot)
         for peer in self._peers.values():
             if slot in peer.opened:

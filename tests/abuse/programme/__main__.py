@@ -2,12 +2,17 @@
 
 Exit status 1 when one waits longer than the bound: p99 10 ms beside one broker, 20 ms in a cluster (`--cluster`), on a
 quiet machine of two cores. Each row names what bounds that abuser.
+
+Broker and polite client come before all else on the machine where that may be asked for (root), the abuser behind it:
+what is measured is who waits for the broker, not for a processor that the abuser, or a compiler, has. The line above
+the table says so.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,15 +27,31 @@ from .target import BOUNDS
 
 BOUND_S = {alone: 0.010, in_cluster: 0.020}
 HEAD = "| beside | p50 ms | p99 ms | longest ms | steps > 5 ms of 1,000 | longest step ms | memory MB | bound by |"
+NOBODY = "nobody"
+FIRST, LAST = -20, 19
+"""Of what the scheduler has (nice)."""
 RULE = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
 
 
+def go_first() -> bool:
+    """This process and those it starts get a processor before others do. False: that may not be asked for."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, FIRST)
+        group = Path("/proc/self/autogroup")
+        if group.exists():  # Linux shares out among sessions first: without this it would count within ours only
+            group.write_text(str(FIRST))
+    except OSError:
+        return False
+    return True
+
+
 def beside(name: str, place: Place, seconds: float, rate: int) -> Polite:
-    """The polite client beside this abuser ("": nobody)."""
+    """The polite client beside this abuser, or nobody."""
     polite = Polite(place.port, rate)
     line = [sys.executable, "-m", "tests.abuse.programme.abusers", name]
     line += [str(port) for port in (place.port, place.ws_port, place.edge)]
-    abuser = subprocess.Popen(["nice", "-n", "19", *line, str(seconds + 30)]) if name else None
+    last = ["nice", "-n", str(LAST - os.getpriority(os.PRIO_PROCESS, 0))]
+    abuser = subprocess.Popen([*last, *line, str(seconds + 30)]) if name != NOBODY else None
     try:
         time.sleep(1)
         asyncio.run(polite.run(seconds))
@@ -45,22 +66,25 @@ def row(name: str, polite: Polite, steps: Stepped, peak: int) -> str:
     """A line of the table."""
     p50, p99, worst = (1000 * polite.percentile(part) for part in (0.5, 0.99, 1.0))
     what = f"{p50:.1f} | {p99:.1f} | {worst:.1f} | {steps.long_ones:.1f} | {1000 * steps.longest:.0f}"
-    return f"| {name or 'nobody'} | {what} | {peak / 1e6:.0f} | {BOUNDS.get(name, '')} |"
+    return f"| {name} | {what} | {peak / 1e6:.0f} | {BOUNDS.get(name, '')} |"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=15, help="beside each (default 15)")
     parser.add_argument("--rate", type=int, default=200, help="messages a second of the polite client (default 200)")
-    parser.add_argument("--only", default="", help=f"comma list of {', '.join(ALL)}")
+    parser.add_argument("--only", default="", help=f"comma list of {', '.join([NOBODY, *ALL])}")
     parser.add_argument("--cluster", action="store_true", help="three owners and two edges instead of one broker")
     parser.add_argument("--set", action="append", default=[], help="name=value for the broker")
     given = parser.parse_args()
-    only = [name for name in given.only.split(",") if name] or ["", *ALL]
+    only = [name for name in given.only.split(",") if name] or [NOBODY, *ALL]
+    if unknown := set(only) - {NOBODY, *ALL}:
+        parser.error(f"no such abuser: {', '.join(sorted(unknown))}")
     settings: Mapping[str, object] = dict(pair.partition("=")[::2] for pair in given.set)
     start = in_cluster if given.cluster else alone
     bad = False
-    print(f"{HEAD}\n{RULE}", flush=True)
+    first = "before all else on this machine" if go_first() else "like all else (only root could have them go first)"
+    print(f"broker and polite client run {first}, the abuser at nice {LAST}\n\n{HEAD}\n{RULE}", flush=True)
     for name in only:
         with tempfile.TemporaryDirectory() as folder, start(Path(folder), settings) as place:
             polite = beside(name, place, given.seconds, given.rate)

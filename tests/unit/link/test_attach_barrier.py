@@ -8,6 +8,7 @@ from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import Prepare, Publish, Settle, Subscribe, Unsubscribe
 from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
+from broker.link.owner_side.link_server import LET_IN
 from tests.unit.link.bodies_world import Place
 from tests.unit.link.test_edge_bodies import large, stored
 from tests.unit.link.two import SLOT, TOKEN, bodies, publish
@@ -138,3 +139,48 @@ def test_deliveries_are_heard_meanwhile(gathering):
     come(gathering)
     gathering.deliver(gathering.b, 3, [7])
     assert [effect.run.ids for effect in gathering.edge.of(Deliver)] == [[7]]
+
+
+def test_what_waited_is_let_in_in_pieces_in_its_order_and_before_what_comes_meanwhile(gathering):
+    """An edge may bring megabytes of them behind a fail-over: their admission was one step."""
+    many = 3 * LET_IN
+    gathering.other.port.submit([publish(seq, b"%d" % seq) for seq in range(2, many + 1)])
+    gathering.world.run()
+    gathering.b.server.let_in(SLOT)
+    gathering.other.port.submit([publish(many + 1, b"%d" % (many + 1))])
+    gathering.world.run()
+    assert bodies(gathering.b.shard) == [b"first", *[b"%d" % seq for seq in range(2, many + 2)]]
+    assert max(map(len, gathering.b.shard.batches)) <= LET_IN
+
+
+def test_the_pieces_of_all_slots_together_are_no_longer(gathering):
+    """After an owner has died, dozens of slots are opened at one moment."""
+    others = range(SLOT + 1, SLOT + 9)
+    for slot in others:
+        gathering.b.server.serve(slot, 2, lambda: None)
+        gathering.other.port.route(slot, 2, "b", gathering.b.address)
+        gathering.other.port.submit([publish(seq, slot=slot) for seq in range(1, LET_IN // 2)])
+    gathering.world.run()
+    for slot in others:
+        gathering.b.server.let_in(slot)
+    assert len(gathering.b.shard.commands) <= LET_IN
+    gathering.world.run()
+    assert len(gathering.b.shard.of(Publish)) == len(others) * (LET_IN // 2 - 1)
+
+
+def test_the_rest_waits_for_its_next_leader_when_the_slot_is_given_up_half_way(gathering):
+    many = 2 * LET_IN
+    gathering.other.port.submit([publish(seq) for seq in range(2, many + 1)])
+    gathering.world.run()
+    gathering.b.server.let_in(SLOT)
+    gathering.b.server.unserve(SLOT)
+    gathering.b.server.serve(SLOT, 3, lambda: None)
+    gathering.world.run()
+    entered = len(gathering.b.shard.of(Publish))
+    assert LET_IN - 2 <= entered <= LET_IN  # the Open that ends the replay is one, too
+    gathering.other.port.route(SLOT, 3, "b", gathering.b.address)
+    gathering.world.run()
+    assert len(gathering.b.shard.of(Publish)) == entered
+    gathering.b.server.let_in(SLOT)
+    gathering.world.run()
+    assert len(gathering.b.shard.of(Publish)) >= many

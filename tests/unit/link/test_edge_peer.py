@@ -437,7 +437,7 @@ def test_while_a_slot_fills_only_who_comes_back_comes_in(bench):
     back = Subscribe(SLOT, 1, 0, 1, "a", Routing.ANYCAST, AckMode.INDIVIDUAL)
     back.resumes(Resume([], [], []))
     assert bench.says(back) == [], "behind a SEND of the same edge that waits"
-    ((_, opening, first), (_, _, second)) = bench.attach_barrier.close(SLOT)
+    ((_, opening, first), (_, _, second)) = bench.attach_barrier.take(SLOT, 9)
     assert [type(first), type(second)] == [Publish, Subscribe]
     assert bench.peer.let_in(opening, first) is first
     bench.says(Open(SLOT, EPOCH))
