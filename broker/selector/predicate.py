@@ -1,11 +1,12 @@
 """A compiled selector.
 
-Rule: equal texts are one object while anybody holds it, so that whoever asks the same question is known to. Must not
-know how it was compiled.
+Rule: equal texts are one object while anybody holds it, so that whoever asks the same question is known to; and for a
+while longer (Recent), since a SUBSCRIBE passes through several who ask. Must not know how it was compiled.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 from weakref import WeakValueDictionary
@@ -94,7 +95,34 @@ class Predicate:
         return f"Predicate({self.text!r})"
 
 
+class Recent:
+    """Those that were compiled last, up to RECENT characters of their texts.
+
+    An edge looks whether a SUBSCRIBE can be carried out, then the engine, then its queue has it: none of them holds
+    it in between, and compiling is most of what a SUBSCRIBE costs."""
+
+    __slots__ = ("_kept", "_length")
+
+    def __init__(self) -> None:
+        self._kept: deque[Predicate] = deque()
+        self._length = 0
+
+    def keep(self, predicate: Predicate) -> None:
+        """The one that was compiled now; those that have been here longest go for it."""
+        # A text of more words than a new one may have is taken where it is stored already, and nowhere else (words).
+        if len(predicate.text) > MAX_WORDS:
+            return
+        self._kept.append(predicate)
+        self._length += len(predicate.text)
+        while self._length > RECENT:
+            self._length -= len(self._kept.popleft().text)
+
+
+RECENT: Final = 32 * 1024
+"""Characters. Of each some 60 to 100 bytes are held, so 3 MB; hundreds of SUBSCRIBEs may be between an edge and its
+owner."""
 _known: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
+_recent: Final = Recent()
 
 
 WORDS: Final = MAX_LENGTH
@@ -106,6 +134,7 @@ def compile(text: str, words: int = MAX_WORDS) -> Predicate:
     found = _known.get(text)
     if found is None:
         found = _known[text] = Predicate(text, words)
+        _recent.keep(found)
     return found
 
 

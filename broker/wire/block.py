@@ -163,8 +163,8 @@ def read_send(raw: bytes, version: Version, settings: WireSettings) -> SendBlock
     # check_limits; a block that fails any test here is read again in full, which then names what is wrong.
     if (
         raw.startswith(b"SEND\n")
-        and len(raw) <= settings.max_header_bytes
         and len(raw) <= settings.max_header_block_bytes
+        and (len(raw) <= settings.max_header_bytes or max(map(len, raw.split(b"\n"))) <= settings.max_header_bytes)
         and raw.count(b"\n") <= settings.max_headers + 2
     ):
         send = _usual(raw, version)

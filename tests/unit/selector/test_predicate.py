@@ -10,7 +10,10 @@ import pytest
 from broker.core.errors import RefusedError
 from broker.core.message import Run
 from broker.selector import NOTHING, WORDS, Predicate, compile, stored
-from broker.selector.predicate import CostMeter
+from broker.selector import predicate as predicate_module
+from broker.selector.parser import parse
+from broker.selector.predicate import RECENT, CostMeter, _known
+from broker.selector.tokens import MAX_WORDS
 from broker.selector.values import MAX_COST, TooCostlyError
 
 from .messages import PERSON, message
@@ -53,20 +56,30 @@ def test_two_terms_cost_microseconds():
     assert best < 12e-6  # about 1.5 on the machine it was written on
 
 
-def test_a_text_that_nobody_holds_any_more_is_forgotten():
-    first = compile("forgotten = 'x'")
-    kept = id(first.test), first.text
-    again = compile("forgotten = 'x'")
-    assert again is first
-    del first, again
-    gc.collect()
-    second = compile("forgotten = 'x'")
-    assert second.text == kept[1]
-    from broker.selector.predicate import _known
+def test_what_was_compiled_a_moment_ago_is_not_compiled_again(monkeypatch):
+    """A SUBSCRIBE: by its edge and by the engine, which look whether it can be, and by the queue, which keeps it."""
+    parsed = []
+    monkeypatch.setattr(predicate_module, "parse", lambda *given: parsed.append(given) or parse(*given))
+    for _ in range(3):
+        for n in range(24):
+            compile(f"asked_thrice = 'x{n}'")
+    assert len(parsed) == 24
 
-    del second
+
+def test_a_text_that_nobody_holds_any_more_is_forgotten_when_others_have_come():
+    compile("forgotten = 'x'")
     gc.collect()
-    assert "forgotten = 'x'" not in _known
+    assert "forgotten = 'x'" in _known
+    many = [f"comes = '{n:0{RECENT // 100}}'" for n in range(101)]
+    for text in many:
+        compile(text)
+    gc.collect()
+    left = [text for text in many if text in _known]
+    assert "forgotten = 'x'" not in _known and many[-1] in left
+    assert RECENT - len(many[0]) < sum(map(len, left)) <= RECENT
+    compile(long := f"long = '{'x' * MAX_WORDS}'")
+    gc.collect()
+    assert long not in _known and many[-1] in _known
 
 
 def test_what_costs_too_much_is_unknown_not_asked_and_told_once():

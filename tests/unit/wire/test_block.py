@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.config.settings import WireSettings
-from broker.core.errors import ProtocolViolation
-from broker.wire.block import find_receipt, read_block
+from broker.core.errors import Code, ProtocolViolation
+from broker.wire import block
+from broker.wire.block import find_receipt, read_block, read_send
 from broker.wire.rules import Role
 
 from .cutting import V10, V11, V12
@@ -62,3 +63,30 @@ def test_what_is_over_every_limit_is_refused_by_its_number(value):
     """Of endless digits no int() is made: that would cost time that grows with their square."""
     with pytest.raises(ProtocolViolation, match=r"content-length:\d{1,40} is over the 5000 bytes"):
         length(value)
+
+
+def test_a_send_of_many_kilobytes_of_headers_is_read_the_short_way_and_means_the_same(monkeypatch):
+    """Only a single line has that bound; 60 KB of escapes the long way are most of a millisecond."""
+    settings = WireSettings()
+    lines = b"".join([b"h%d:%b\n" % (n, b"\\c\\\\" * 150) for n in range(80)])
+    raw = b"SEND\ndestination:d\ncontent-length:3\nreceipt:r\n%b\n" % lines
+    assert settings.max_header_bytes < len(raw) < settings.max_header_block_bytes
+    long = read_block(raw, Role.SERVER, V12, settings, settings.max_frame_bytes, False)
+    with monkeypatch.context() as patched:
+        patched.delattr(block, "_general")
+        short = read_send(raw, V12, settings)
+    assert (short.lines, short.flags, short.length, short.receipt) == (long.lines, long.flags, 3, b"r")
+
+
+@pytest.mark.parametrize("more, refused", [(0, False), (1, True)])
+def test_a_line_of_such_a_send_may_be_as_long_as_any(more, refused):
+    settings = WireSettings()
+    name = b"x" * 9 + b":"
+    line = name + b"y" * (settings.max_header_bytes - len(name) + more)
+    raw = b"SEND\ndestination:d\n%b\n%b\n\n" % (b"a:b" * 500, line)
+    if refused:
+        with pytest.raises(ProtocolViolation) as caught:
+            read_send(raw, V12, settings)
+        assert caught.value.code is Code.HEADER_TOO_LONG
+    else:
+        assert line + b"\n" in read_send(raw, V12, settings).lines
