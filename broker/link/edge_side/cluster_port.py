@@ -320,6 +320,10 @@ class ClusterPort:
             return
         lane = self._routes.current(link, consumer.slot)
         if lane is None:
+            # Its leader does not know yet that the edge has left it: confirmed, what nobody got would be settled, as
+            # long as followers take that. (Behind an Open of ours it knows which attachment that was.)
+            if self._routes.lane(consumer.slot).link is not link:
+                link.gone(effect.consumer)
             return
         if consumer.command.browse and consumer.spans:
             fresh = consumer.unseen(effect.run)

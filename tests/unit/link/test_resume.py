@@ -79,6 +79,28 @@ def test_resume_auto_tells_what_was_taken_until_it_is_settled_for_good(two):
     assert again.resume.taken == [(5, 8), (12, 12), (13, 13)] and again.resume.held == [] and again.confirm
 
 
+@pytest.mark.parametrize("elsewhere", [True, False], ids=["led-by-another", "led-by-nobody"])
+def test_what_a_leader_hands_out_that_the_edge_has_left_already_is_not_confirmed(two, elsewhere):
+    """The edge hears of its successor first, and hands nothing on that comes from it. Confirmed, an AUTO message would
+    be settled, and its followers might still take that: gone without having reached anybody."""
+    two.lead(two.a, 1, slot=SLOT + 1)  # so that there is a stream to it all the time
+    two.subscribe(3, AckMode.AUTO)
+    two.deliver(two.a, 3, [1])
+    two.world.pass_time(0.1)
+    if elsewhere:
+        two.port.route(SLOT, 2, "b", two.b.address)
+    else:
+        two.port.offline(SLOT)
+    two.deliver(two.a, 3, [2])
+    two.world.pass_time(0.1)
+    assert [effect.run.ids for effect in two.edge.of(Deliver)] == [[1]]
+    assert [confirm.count for confirm in two.a.shard.of(Confirm)] == [1]
+    two.lead(two.a, 3)
+    two.deliver(two.a, 3, [2])
+    two.world.pass_time(0.1)
+    assert [confirm.count for confirm in two.a.shard.of(Confirm)] == [1, 1], "its next attachment is another one"
+
+
 def test_nothing_new_comes_before_what_was_settled_is_told(two):
     """History 525: what an old cumulative ACK named had come back to its consumer, behind a message that was new to it;
     the ACK settled both."""
