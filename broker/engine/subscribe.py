@@ -86,7 +86,7 @@ def _attached_queue(slot: Slot, command: Subscribe, turn: Turn) -> tuple[Queue, 
     if earlier is None:
         return addresses.subscribed_queue(slot, command, turn), None
     source = slot.queues[earlier.queue]
-    queue = source if source.tied else addresses.subscribed_queue(slot, command, turn)
+    queue = source if source.tied else _still_subscribed(slot, command, source, turn)
     # The same consumer number twice would be handed every message twice.
     held = settle.detach(slot, earlier)
     # Its destination means another queue now (that one was deleted and made again): what it held belongs to the
@@ -95,6 +95,18 @@ def _attached_queue(slot: Slot, command: Subscribe, turn: Turn) -> tuple[Queue, 
         redelivery.give_back(slot, source, held, None, turn, failed=False)
         return queue, None
     return queue, held
+
+
+def _still_subscribed(slot: Slot, command: Subscribe, source: Queue, turn: Turn) -> Queue:
+    """What its destination means by now. Where that may not be had any more, by settings of today, it stays where it
+    is: had its stream not been lost nobody would have asked. Refused, it would be over for its client, and hold for
+    ever what it held here."""
+    try:
+        return addresses.subscribed_queue(slot, command, turn)
+    except RefusedError:
+        if source.address != command.address:
+            raise
+        return source
 
 
 def unsubscribe(slot: Slot, command: Unsubscribe, turn: Turn) -> None:

@@ -10,6 +10,7 @@ from broker.core.errors import Code
 from broker.core.message import TRANSIENT
 
 from .leaders import fail_over, loaded, settled, spans
+from .test_configure import configure
 from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, again, bodies, done, got, ids, refused
 
 
@@ -46,6 +47,25 @@ def test_what_the_client_holds_is_its_own_again_and_the_rest_is_served(leader, r
     assert sorted(settled(world)) == [(i[1], i[2]), (i[7], i[7]), (i[10], i[10])]
     world.settle(1, *[i[n] for n in rest])
     assert world.queue()["delivering"] == 0 and world.queue()["ready"] == world.queue()["paged"] == 0
+
+
+def test_who_comes_again_to_what_may_not_be_had_any_more_is_where_he_was():
+    """Refused, its earlier attachment stayed: a consumer whom nobody knows, with all that it held."""
+    world = World()
+    world.attach(1, ack=INDIVIDUAL, seq=1)
+    for body in bodies(3):
+        world.publish("q", body)
+    held = ids(world.effects)
+    configure(world, addresses={"q": {"routing_types": "MULTICAST"}})
+    world.effects.clear()
+    assert refused(world.attach(1, spans(held[1:]), ack=INDIVIDUAL, seq=2)) == []
+    world.settle_down()
+    assert [body for body, *_ in again(world.effects)] == [b"000"]
+    world.settle(1, *held)
+    world.commit()
+    queue = world.queue()
+    assert (queue["consumers"], queue["ready"], queue["delivering"]) == (1, 0, 0)
+    assert refused(world.attach(2, ack=INDIVIDUAL, seq=3)) == [Code.ROUTING_MISMATCH]
 
 
 @pytest.mark.parametrize("other_first", [True, False])
