@@ -540,13 +540,15 @@ class Clients:
         self.model.groups.append(group)
         holders = [holder for holder, _ in transaction.held]
         request = Request([], [], holders)
-        if not any(holder.ended for holder in holders):  # else it will be refused: what it held went with its end
+        request.crossing = group.crossing = len({part.slot for part in transaction.parts}) > 1
+        # In one slot it will be refused: what an ended one held went with its end. Over several it is carried out if
+        # that is in its queue again (_own: of those nobody can tell whether they are settled).
+        if request.crossing or not any(holder.ended for holder in holders):
             request.claims, request.atomic = transaction.claims, True
             for holder, copies in transaction.held:
                 own = self._own(holder, copies)
                 request.settled += own
                 self.model.ask(holder, own, group)
-        request.crossing = group.crossing = len({part.slot for part in transaction.parts}) > 1
         request.group = group if group.crossing else None
         # Refused, it gives back what it held; over slots it may be begun and rolled back again and again.
         self.model.fail(holders, OFTEN if request.crossing else 1)
