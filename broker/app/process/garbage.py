@@ -5,8 +5,11 @@ stood still for 0.23 s (0.2 µs an object). What has survived when a collection 
 sight for good (gc.freeze, a constant step), so that the next one finds only what has been made since:
 
     young objects    a collection behind every 10,000 that are left over, about 1 ms
-    middle           behind 5 of these: 60,000 objects, 5 ms at most, and then they are frozen
-    old              behind 3 middle ones that were quick: a small process still finds its old rings
+    middle           behind every second or third of these: 30,000 objects, 3 ms at most, and then they are frozen
+    old              behind 8 middle ones that were quick: a small process still finds its old rings
+
+Each object is walked through once as a young one and once in the middle, however many there are at a time: 60,000 took
+6 to 8 ms, 12 in a process that had other things in its caches, for as much time in all.
 
 What it costs: a ring that was whole when it was frozen is never freed. Connections, sessions and consumers leave no
 rings when they end (they cut them themselves), so these are the few that were under way in a library just then.
@@ -18,11 +21,11 @@ import gc
 
 from broker.seams.clock import thread_seconds
 
-THRESHOLDS = (10_000, 5, 3)
+THRESHOLDS = (10_000, 1, 8)
 """Objects left over, young collections, middle collections. More than Python's 700 to begin with: most of what a read
 makes is gone with its turn, and looking more often cost 5–20 % of the hot path."""
-SLOW_S = 0.002
-"""CPU seconds of a collection behind which what has survived is frozen: two fifths of what a step may take."""
+SLOW_S = 0.001
+"""CPU seconds of a collection behind which what has survived is frozen: a fifth of what a step may take."""
 
 
 class _Collections:

@@ -19,6 +19,18 @@ gc.callbacks.insert(0, watch)
 queues = {number: ({}, [], {number: []}) for number in range(400_000)}
 print(max(walked))
 """
+MIDDLE = """
+import gc
+from broker.app.process.garbage import collect_rarely
+walked = [0]
+def watch(phase, info):
+    if phase == "start" and info["generation"] == 1:
+        walked.append(len(gc.get_objects(0)) + len(gc.get_objects(1)))
+collect_rarely()
+gc.callbacks.insert(0, watch)
+queues = {number: ({}, [], {number: []}) for number in range(100_000)}
+print(max(walked))
+"""
 RINGS = """
 import weakref
 from broker.app.process.garbage import collect_rarely
@@ -47,6 +59,11 @@ def test_no_collection_walks_through_all_that_lives() -> None:
     # 60,000 as a rule; the quicker the machine, the later a collection is slow. With thresholds of 50,000 and 20
     # it was a million, which took 90 to 230 ms.
     assert int(run(GROWING)) < 350_000
+
+
+def test_what_is_walked_in_one_step_while_things_are_made_is_bounded() -> None:
+    """It was 60,000 objects: the longest step of a broker whose client makes 20,000 queues."""
+    assert 20_000 < int(run(MIDDLE)) < 40_000
 
 
 def test_a_small_process_frees_its_rings() -> None:
