@@ -57,9 +57,9 @@ def units(command: Any) -> int:
     return 1
 
 
-def beside(rest: Iterable[Command]) -> tuple[list[Command], list[Command]]:
+def beside(rest: Iterable[Command], busy: int | None = None) -> tuple[list[Command], list[Command]]:
     """Of what a turn that has begun or ended WORK consumers has left: what it carries out all the same, and what waits
-    for the next one. Both in their order.
+    for the next one. Both in their order. busy: the session whose messages have made queues, and would make more.
 
     Messages and acknowledgements of other sessions do not wait for a thousand consumers that come or go. What a session
     sends stays in order, and so does what an edge has numbered for a slot (deferred.py). Of two sessions neither has
@@ -68,7 +68,7 @@ def beside(rest: Iterable[Command]) -> tuple[list[Command], list[Command]]:
     goes: list[Command] = []
     waits: list[Command] = []
     left = TURN
-    sessions: set[int] = set()
+    sessions: set[int] = set() if busy is None else {busy}
     numbered: set[tuple[int, int]] = set()
     consumers: set[int] = set()
     coming = iter(rest)

@@ -415,8 +415,9 @@ class Shard:
         self._commits.keep_open(False)
 
     def _carry_out(
-        self, waiting: list[Command], inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob]
-    ) -> None:
+        self, waiting: list[Command], inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob],
+        aside: bool = False,
+    ) -> None:  # fmt: skip
         full, crowded = self.journal.full, self.pressure.full
         engines = self.engines
         deferred = self._deferred
@@ -478,7 +479,7 @@ class Shard:
                 # 10,000 of them).
                 if turn.work > most:
                     rest = chain([command] if kind is Disconnect and engine.attached(command.session) else [], commands)
-                    if not self._alone or kind is Publish or kind is Settle:
+                    if aside or not self._alone:
                         return self._put_back(rest)
                     break
                 if (at := now()) - before > LONG_S:
@@ -490,16 +491,19 @@ class Shard:
             tell_blamed(self.listener, command, waiting + inbox)
             raise
         # Behind the `except`: what throws there is not of this command.
-        self._go_on_beside(rest, turn, touched, blobs)
+        busy = command.session if isinstance(command, Publish | Settle) else None
+        self._go_on_beside(chain(rest, self._inbox), busy, turn, touched, blobs)
 
-    def _go_on_beside(self, rest: Iterator[Command], turn: Turn, touched: Touched, blobs: list[Blob]) -> None:
-        """Enough consumers have come or gone: of the rest, and of what waits, what needs no order with them. Not in a
-        cluster: an edge that says again what it has, to a new leader, says it in an order that counts."""
-        late, self._inbox = self._inbox, []
-        goes, waits = beside(chain(rest, late))
+    def _go_on_beside(
+        self, rest: Iterator[Command], busy: int | None, turn: Turn, touched: Touched, blobs: list[Blob]
+    ) -> None:
+        """Enough consumers or queues have come or gone: of the rest, and of what waits, what needs no order with them.
+        Not in a cluster: an edge that says again what it has, to a new leader, says it in an order that counts."""
+        self._inbox = []
+        goes, waits = beside(rest, busy)
         self._put_back(iter(waits))
         if goes:
-            self._carry_out([], goes, turn, touched, blobs)
+            self._carry_out([], goes, turn, touched, blobs, aside=True)
 
     def _in_pieces(self, command: Command | None, work: Iterator[None], of: TurnParts) -> None:
         """The rest of this turn is carried out piece by piece; nothing else happens before its end."""

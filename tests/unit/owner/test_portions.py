@@ -10,7 +10,7 @@ from broker.core.commands import Command, Confirm, Disconnect, Publish, Settle, 
 from broker.core.effects import Deliver, Done
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
-from broker.owner.shard.portions import MOST, TURN, beside, portion
+from broker.owner.shard.portions import MOST, TURN, WORK, beside, portion
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of
@@ -141,6 +141,31 @@ def test_selectors_as_long_as_may_be_are_compiled_one_a_turn(monkeypatch) -> Non
         world.shard.submit([subscribe])
     assert world.turns() == [1, 1, 1, 1]
     assert len(world.shard.engine(SLOT).shown.consumers) == 5
+
+
+def test_beside_the_messages_that_make_queues_those_of_others_go_on(monkeypatch) -> None:
+    """20,000 new queues: every other client waited for 500 of them at a time, 0.14 s."""
+    world = World(monkeypatch, 1)
+    made = [Publish(slot_of(f"n{n}"), 1, n, f"n{n}", Routing.ANYCAST, run_of(b"\n\0")) for n in range(1, 500)]
+    others = [Publish(SLOT, session, 1, "q", Routing.ANYCAST, run_of(b"\n\0")) for session in (3, 4)]
+    world.shard.submit([*made, *others, ack(*world.ids)])
+    world.machine.turn()
+    answered = [(effect.session, effect.seq) for effect in world.effects if isinstance(effect, Done)]
+    assert {(3, 1), (4, 1)} <= set(answered)
+    assert 1 < len(answered) < 2 * WORK, "what they begin counts as well"
+    world.turns()
+    done = [effect.seq for effect in world.effects if isinstance(effect, Done) and effect.session == 1]
+    assert done == list(range(1, 500)), "in their order"
+
+
+def test_nor_do_many_who_make_queues_together_make_more_of_them_in_a_turn(monkeypatch) -> None:
+    world = World(monkeypatch, 1)
+    made = [
+        Publish(slot_of(f"n{n}"), 10 + n % 20, n, f"n{n}", Routing.ANYCAST, run_of(b"\n\0")) for n in range(1, 1000)
+    ]
+    world.shard.submit(list(made))
+    turns = world.turns()
+    assert max(turns) <= 2 * (WORK + 1) and sum(turns) == len(made)
 
 
 def test_beside_consumers_that_come_and_go_only_what_needs_no_order_goes_on() -> None:
