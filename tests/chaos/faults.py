@@ -40,6 +40,9 @@ NEAR_BYTES = 3 << 20
 """On top of that: less than the four segments above it from which on it has to say so."""
 LOW_S = 30.0
 """It looks every 5 s, on a machine that does other things as well."""
+FLAPS = 4
+FLAP_S = 0.6
+"""Between two resets: a leader whose disk is slow has not sealed by then what it had when they came back."""
 MOST_COPIES = 3
 """Owners of which each has everything."""
 EXCUSE_A_COPY = frozenset(("full-disk", "low-disk", "broken-disk"))
@@ -182,6 +185,17 @@ def reset_links(scene: Scene) -> tuple[str, Undo]:
         if edge.running:
             owner.inbound.reset(edge.pid)
     return f"the links of all edges to {owner.id} were reset", lambda: None
+
+
+def reset_peers(scene: Scene) -> tuple[str, Undo]:
+    """All connections among owners, FLAPS times: followers are caught up while leaders work on."""
+    for _ in range(FLAPS):
+        for owner in scene.cluster.owners:
+            for other in scene.cluster.owners:
+                if other is not owner and other.running:
+                    owner.inbound.reset(other.pid)
+        time.sleep(FLAP_S)
+    return f"the links among all owners were reset, {FLAPS} times", lambda: None
 
 
 def cut_store(scene: Scene) -> tuple[str, Undo]:
@@ -454,7 +468,7 @@ OTHERS: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
     "cut-edge": cut_edge, "cut-store": cut_store, "kill-edge": kill_edge, "freeze-edge": freeze_edge,
     "freeze-store": freeze_store, "kill-store": kill_store, "half-cut": half_cut, "slow-links": slow_links,
     "lossy-links": lossy_links, "clock-step": clock_step, "slow-disk": slow_disk, "reset-links": reset_links,
-    "more-partitions": more_partitions, "low-disk": low_disk, "backup": backup, **OF_REDIS,
+    "reset-peers": reset_peers, "more-partitions": more_partitions, "low-disk": low_disk, "backup": backup, **OF_REDIS,
 }  # fmt: skip
 ALL = {**ALONE, **DEATHS, **OTHERS}
 LEAST_S = {"cut-edges": 18.0}

@@ -46,7 +46,7 @@ BUGS = {
         (("        if seconds <= bound:\n", "        if seconds <= bound or True:\n"),), 12.0, together=True,
     ),
     "lost-wake-up": Bug(  # a slot answers nothing until its next write
-        ("slow-disk", "cut-pair"), ("stuck", "thrown out", "lost"),
+        ("slow-disk", "reset-peers"), ("stuck", "thrown out", "lost"),
         (("            for lead in touched:\n", "            for lead in touched:\n"
           "                if lead.needed:\n                    continue\n"),), together=True,
     ),

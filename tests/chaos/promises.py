@@ -14,7 +14,7 @@ from .history import Event, History, Kind
 
 HARMLESS = frozenset((
     "kill-owner", "stop-owner", "wipe-owner", "freeze-owner", "kill-store", "freeze-store", "grow", "slow-disk",
-    "more-partitions", "kill-redis", "freeze-redis", "cut-redis", "backup", "low-disk",
+    "more-partitions", "kill-redis", "freeze-redis", "cut-redis", "backup", "low-disk", "reset-peers",
 ))  # fmt: skip
 """Costs no client its connection (docs/cluster.md, "What clients see")."""
 SWIFT = HARMLESS - {"kill-store", "freeze-store"} | {"cut-edges"}

@@ -15,6 +15,7 @@ edge; being refused or thrown out is no broken promise, only what the history sh
 | chaos.in → chaos.out | moved by ACK and SEND in one transaction |
 | chaos.news.x | a topic with a durable subscription to it and one to chaos.news.* |
 | chaos.sized | bodies of 40 bytes to 8 MB: larger ones than an edge keeps (`cluster.kept_body_bytes`) |
+| chaos.still.0 … | nothing else is in their slots; one message at a time, none before the last one has its receipt |
 | chaos.grown, chaos.spread | a queue and a topic whose addresses get more partitions (faults.py) |
 | others | passing.py |
 
@@ -43,13 +44,14 @@ SETTINGS: dict[str, object] = {
 }
 UNORDERED = ("chaos.split", "chaos.later", "chaos.grown", "s3:chaos.spread", "expired:chaos.brief")
 """Several slots, or an order of its own."""
+STILL = tuple(f"chaos.still.{n}" for n in range(8))
 QUEUES = (
     "chaos.plain", "chaos.batch", "chaos.group", "chaos.split", "chaos.later", "chaos.large", "chaos.a", "chaos.b",
-    "chaos.in", "chaos.out", "chaos.sized", "chaos.grown", *passing.QUEUES, "DLQ",
+    "chaos.in", "chaos.out", "chaos.sized", "chaos.grown", *STILL, *passing.QUEUES, "DLQ",
 )  # fmt: skip
 SUBSCRIBERS = {"s1": "/topic/chaos.news.x", "s2": "/topic/chaos.news.*", "s3": "/topic/chaos.spread"}
 READERS = {"chaos.news.x": ("s1", "s2"), "chaos.spread": ("s3",)}
-SLOW = {"chaos.large": 20, "chaos.sized": 20}
+SLOW = {"chaos.large": 20, "chaos.sized": 20, **dict.fromkeys(STILL, 2)}
 """Queue → so many pauses between two messages of a producer."""
 DRAIN_S = 300.0
 """For a queue, on a machine that does other things as well."""
@@ -268,6 +270,7 @@ def producers(world: World) -> list[Callable[[], Awaitable[None]]]:
         producer(world, "pg", "chaos.grown"),
         producer(world, "pa", "chaos.auto"),
         producer(world, "pv", "chaos.leave"),
+        *[producer(world, f"pq{n}", queue) for n, queue in enumerate(STILL)],
         publisher(world, "pn", "chaos.news.x"),
         publisher(world, "pd", "chaos.spread"),
         writer(world, "pw"),

@@ -415,9 +415,8 @@ class Shard:
         self._commits.keep_open(False)
 
     def _carry_out(
-        self, waiting: list[Command], inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob],
-        aside: bool = False,
-    ) -> None:  # fmt: skip
+        self, waiting: list[Command] | None, inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob]
+    ) -> None:
         full, crowded = self.journal.full, self.pressure.full
         engines = self.engines
         deferred = self._deferred
@@ -479,7 +478,7 @@ class Shard:
                 # 10,000 of them).
                 if turn.work > most:
                     rest = chain([command] if kind is Disconnect and engine.attached(command.session) else [], commands)
-                    if aside or not self._alone:
+                    if waiting is None or not self._alone:  # None: they go on beside others already
                         return self._put_back(rest)
                     break
                 if (at := now()) - before > LONG_S:
@@ -488,22 +487,19 @@ class Shard:
             else:
                 return
         except Exception:
-            tell_blamed(self.listener, command, waiting + inbox)
+            tell_blamed(self.listener, command, [*(waiting or ()), *inbox])
             raise
         # Behind the `except`: what throws there is not of this command.
-        busy = command.session if isinstance(command, Publish | Settle) else None
-        self._go_on_beside(chain(rest, self._inbox), busy, turn, touched, blobs)
+        self._go_on_beside(chain(rest, self._inbox), command, (turn, touched, blobs))
 
-    def _go_on_beside(
-        self, rest: Iterator[Command], busy: int | None, turn: Turn, touched: Touched, blobs: list[Blob]
-    ) -> None:
+    def _go_on_beside(self, rest: Iterator[Command], last: Command, of: TurnParts) -> None:
         """Enough consumers or queues have come or gone: of the rest, and of what waits, what needs no order with them.
         Not in a cluster: an edge that says again what it has, to a new leader, says it in an order that counts."""
         self._inbox = []
-        goes, waits = beside(rest, busy)
+        goes, waits = beside(rest, last.session if isinstance(last, Publish | Settle) else None)
         self._put_back(iter(waits))
         if goes:
-            self._carry_out([], goes, turn, touched, blobs, aside=True)
+            self._carry_out(None, goes, *of)
 
     def _in_pieces(self, command: Command | None, work: Iterator[None], of: TurnParts) -> None:
         """The rest of this turn is carried out piece by piece; nothing else happens before its end."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,11 +39,26 @@ def go_first() -> bool:
     try:
         os.setpriority(os.PRIO_PROCESS, 0, FIRST)
         group = Path("/proc/self/autogroup")
-        if group.exists():  # Linux shares out among sessions first: without this it would count within ours only
+        if group.exists():
+            # Linux shares out among sessions first, and a priority counts within one only. In a session of our own:
+            # else the shell, and all that is started from it later, would go first from now on.
+            _begin_session()
             group.write_text(str(FIRST))
     except OSError:
         return False
     return True
+
+
+def _begin_session() -> None:
+    if os.getpgrp() == os.getpid():  # who leads a group of processes cannot: a child goes on
+        child = os.fork()
+        if child:
+            try:
+                os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
+            except KeyboardInterrupt:
+                os.kill(child, signal.SIGINT)
+                os._exit(1)
+    os.setsid()
 
 
 def beside(name: str, place: Place, seconds: float, rate: int) -> Polite:
