@@ -461,7 +461,12 @@ class Edge:
         if self.rates is not None:
             self.rates.delivered(effects, consumers)
         if self.touched:
-            self.flush()
+            touched, self.touched = self.touched, []  # flush(), in line
+            for outbox in touched:
+                try:
+                    outbox.flush()
+                except Exception:
+                    outbox.fault()
         if self._grants:
             self.submit_grants()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from broker.config.settings import EngineSettings
@@ -322,9 +323,8 @@ class Engine:
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
-    def next_due(self) -> int:
-        """Epoch milliseconds of the next tick wanted; 0 = none."""
-        return self._slot.due
+    due: int = property(attrgetter("_slot.due"))  # type: ignore[assignment]
+    """Epoch milliseconds of the next tick wanted; 0 = none. Read without a call of Python: every turn asks."""
 
     def tick(self, turn: Turn) -> None:
         """Delayed redelivery, expiry, auto-delete. Touched queues are dispatched by the flush that follows."""

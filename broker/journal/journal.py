@@ -21,6 +21,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from operator import attrgetter
 from typing import Final
 
 from broker.config.settings import JournalSettings
@@ -177,10 +178,9 @@ class Journal:
 
     # ── writing ────────────────────────────────────────────────────────────────────────────────────
 
-    @property
-    def wants_snapshot(self) -> bool:
-        """A segment was begun, and enough of the log lies behind the last snapshot: call begin_snapshot()."""
-        return self._appender.wants_snapshot
+    wants_snapshot: bool = property(attrgetter("_appender.wants_snapshot"))  # type: ignore[assignment]
+    """A segment was begun, and enough of the log lies behind the last snapshot: call begin_snapshot(). Read without a
+    call of Python, like all that is asked with every commit."""
 
     def begin_snapshot(self) -> None:
         """The small state of all slots, led, followed, or being copied, comes in pieces from here on, whatever else is
@@ -202,10 +202,8 @@ class Journal:
         self.add_snapshot(metas)
         self.end_snapshot()
 
-    @property
-    def inflight_bytes(self) -> int:
-        """Appended, not yet committed."""
-        return self._appender.inflight
+    inflight_bytes: int = property(attrgetter("_appender.inflight"))  # type: ignore[assignment]
+    """Appended, not yet committed."""
 
     @property
     def idle(self) -> bool:
@@ -221,13 +219,8 @@ class Journal:
 
     # ── space ──────────────────────────────────────────────────────────────────────────────────────
 
-    @property
-    def full(self) -> bool:
-        """Refuse durable SENDs; settling goes on in the reserve."""
-        store = self._store  # asked every turn: not by way of its property
-        # Two reasons: a write was refused, or the reserve has been reached. Settles, which make room, go on in both
-        # cases.
-        return store.no_space or store.low_space
+    full: bool = property(attrgetter("_store.full"))  # type: ignore[assignment]
+    """Refuse durable SENDs; settling, which makes room, goes on in the reserve."""
 
     @property
     def free_bytes(self) -> int:
@@ -261,7 +254,7 @@ class Journal:
         """Call prepare() in a helper thread."""
         # Whoever is refused writes nothing that would look at the space again: prepare() does.
         store = self._store
-        return (store.missing > 0 or store.no_space or store.low_space) and not store.dead
+        return (store.missing > 0 or store.full) and not store.dead
 
     def prepare(self) -> None:
         """Zero-fills the segments to come (the next one, and the reserve). Without it, write() does so when a

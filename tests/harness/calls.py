@@ -2,7 +2,7 @@
 
 A real broker of this process, on uvloop and real sockets, serves clients of another thread that wait for each answer
 before they go on. Calls of the loop's thread and of the one that commits count; those of C functions do not, nor do
-log lines, which a busy machine may cause.
+log lines and the looks of the watchdog, which a busy machine may cause.
 
     .venv/bin/python -m tests.harness.calls unbatched      # by function
 """
@@ -26,12 +26,16 @@ from broker.app.standalone import Standalone
 from broker.config.settings import AdminSettings, EdgeSettings, JournalSettings, Settings
 from broker.edge.transport import fair_reading
 from broker.edge.transport.fair_reading import SHORT_FOR_S
+from broker.seams.steps import Mark, StepKindStats
 
 WARM, COUNTED = 50, 200
 """Messages before counting begins, and counted ones."""
 
 BYTE_S = 2e-7
 """Seconds a byte of a long read costs: 66 bytes of a frame to a queue of its own take 13 µs."""
+
+SLOWNESS = {each.__code__ for each in (Mark.look, StepKindStats.took_long, StepKindStats.tell)}
+"""What is called where steps take long, and else is not."""
 
 _lock = threading.Lock()
 """One count at a time: the profiler belongs to threads."""
@@ -45,8 +49,9 @@ class Calls:
         self.by: Counter[CodeType] = Counter()
 
     def see(self, frame: FrameType, event: str, _: Any) -> None:
-        if self.on and event == "call" and "/logging/" not in frame.f_code.co_filename:
-            self.by[frame.f_code] += 1
+        code = frame.f_code
+        if self.on and event == "call" and code not in SLOWNESS and "/logging/" not in code.co_filename:
+            self.by[code] += 1
 
     def begin(self, frame: FrameType, event: str, what: Any) -> None:
         """In a new thread: the one that commits counts, those that do something now and then do not."""

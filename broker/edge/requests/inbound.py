@@ -91,8 +91,20 @@ class Inbound:
                 break
         if session.closed:
             self.batch = []
-        # Not in the middle of what owners tell: what comes of it would be told in between.
-        self._leave(not edge.dispatching)
+        if session.crowds is not None:
+            self._leave()
+        elif batch := self.batch:
+            # _leave() in line. One message that is not to be stored is carried out, and what comes of it told, before
+            # this returns; not in the middle of what owners tell: it would be told in between.
+            self.batch, port = [], edge.port
+            if self.publisher is not None:
+                self.publisher.last = None
+            if len(batch) == 1 and type(lone := batch[0]) is Publish and not lone.run.flags & DURABLE and (
+                (at_once := port.at_once) is not None and not edge.dispatching and at_once(lone)
+            ):  # fmt: skip
+                pass
+            elif port.submit(batch) and not session.closed:
+                edge.pause(session)
         if session.outbox.out:
             session.outbox.flush()
 
@@ -134,20 +146,14 @@ class Inbound:
             self.batch = []
         self._leave()
 
-    def _leave(self, at_once: bool = False) -> None:
-        """at_once: one message that is not to be stored may be carried out, and what comes of it told, before this
-        returns."""
+    def _leave(self) -> None:
         if self.publisher is not None:
-            self.publisher.last = None
+            self.publisher.left()
         if self.batch:
             session, port = self._session, self._edge.port
             batch, self.batch = self.batch, []
             if session.crowds is not None:
                 batch = session.crowds.sift(batch)
-            elif at_once and len(batch) == 1 and port.at_once is not None:
-                lone = batch[0]
-                if type(lone) is Publish and not lone.run.flags & DURABLE and port.at_once(lone):
-                    return
             if port.submit(batch) and not session.closed:
                 self._edge.pause(session)
 

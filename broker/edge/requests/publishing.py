@@ -65,6 +65,10 @@ class Publisher:
         self._last_route: Route | None = None
         self.large: LargeSend | None = None
 
+    def left(self) -> None:
+        """The batch of this read has been submitted."""
+        self.last = None
+
     def sends(self, event: Sends) -> None:
         """Adds the frames to the batch of this read."""
         head = event.head

@@ -180,8 +180,7 @@ class Session(SessionLife):
         """A piece of the client's byte stream, cut anywhere."""
         if self.closed or self.leaving:
             return
-        reads = self.edge.reads
-        began = reads.now()
+        began = (reads := self.edge.reads).now()
         if began > reads.mark.due:
             reads.mark.look(began)
         self.bytes_in += len(data)
@@ -196,7 +195,8 @@ class Session(SessionLife):
                 self.intake.breathe()
         except Exception:
             self.fault()
-        self.watch.after_read()
+        if (watch := self.watch).minds or self.wire.mid_frame or self.wire.eols or self.bytes_in > watch.breath:
+            watch.after_read()
         span = reads.now() - began
         if span <= QUICK_S:
             reads.quick += 1

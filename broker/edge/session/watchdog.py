@@ -58,8 +58,8 @@ class Watch:
     """Owns the session's deadlines."""
 
     __slots__ = (
-        "_breath", "_eols", "_eols_at", "_eols_from", "_frame", "_frame_from", "_heard", "_login", "_out_seen",
-        "_receive", "_send", "_send_s", "_session", "_ttl_s", "_warned",
+        "_eols", "_eols_at", "_eols_from", "_frame", "_frame_from", "_heard", "_login", "_out_seen",
+        "_receive", "_send", "_send_s", "_session", "_ttl_s", "_warned", "breath", "minds",
     )  # fmt: skip
 
     def __init__(self, session: ClockedClient) -> None:
@@ -72,7 +72,10 @@ class Watch:
         self._send_s = 0.0
         self._frame_from = 0
         self._out_seen = 0
-        self._breath = BREATH_BYTES
+        self.breath = BREATH_BYTES
+        """after_read() is due when more than so much has been read in all …"""
+        self.minds = False
+        """… or with each read: there is a TTL, or a frame has begun."""
         self._eols = 0
         self._eols_from = 0
         self._send: Handle | None = None
@@ -97,6 +100,7 @@ class Watch:
             self._arm_send(self._send_s)
         if beat.ttl_ms:
             self._ttl_s = beat.ttl_ms / 1000
+            self.minds = True
             self.heard()
             self._arm_receive(self._heard + self._ttl_s)
 
@@ -111,13 +115,13 @@ class Watch:
         return {"sends_every_s": 2 * self._send_s, "gone_after_s": self._ttl_s}
 
     def after_read(self) -> None:
-        """Called once per read."""
+        """Called once per read, but where nothing is to be minded."""
         session = self._session
         if session.closed:
             return
         if self._ttl_s:
             self.heard()
-        if session.bytes_in > self._breath:
+        if session.bytes_in > self.breath:
             self._breathe()
         if session.wire.mid_frame:
             if self._frame is None:
@@ -126,10 +130,12 @@ class Watch:
                     edge.clock.monotonic() + edge.settings.edge.frame_timeout_s, self._frame_slow
                 )
                 self._frame_from = session.bytes_in
+                self.minds = True
                 edge.holding.note(session)
         elif self._frame is not None:
             self._cancel(self._frame)
             self._frame = None
+            self.minds = self._ttl_s > 0
         eols = session.wire.eols - self._eols
         limit = session.edge.settings.edge.max_eol_per_s
         if eols > limit:
@@ -148,7 +154,7 @@ class Watch:
         """The loop may read a socket many times over before anybody else has a turn: what is sent to an address that
         is full by then would all be taken in."""
         session = self._session
-        self._breath = session.bytes_in + BREATH_BYTES
+        self.breath = session.bytes_in + BREATH_BYTES
         session.intake.hold("breath")
         session.edge.beats.soon(partial(session.intake.release, "breath"))
 

@@ -50,7 +50,13 @@ def publish(slot: Slot, command: Publish, turn: Turn, checked: bool = False) -> 
     if rules is not None or run.due or run.flags & UNIQUE:
         _publish_careful(slot, command, turn, checked)
         return
-    queues = _queues(slot, command, address, turn, checked)
+    # The usual shape, without any check and without a call: of that type there is one queue, so nothing has to be made
+    # or allowed.
+    plain = command.queue is None and command.routing is Routing.ANYCAST
+    if plain and address is not None and len(address.anycast) == 1:
+        queues = [address.anycast]
+    else:
+        queues = _queues(slot, command, address, turn, checked)
     wild = slot.patterns is not None or slot.wildcards.some
     if wild and command.queue is None and command.routing is not Routing.ANYCAST:
         queues = _with_wildcards(slot, command, queues, turn)

@@ -197,11 +197,15 @@ class Appender:
         else:
             position = self._place_numbered(slot, lsn, crc, body)
         # Behind _place: only then it is known which segment the record has got into.
-        self.book_run(record, len(body))
+        run = record.run
+        if run.blob is not None:
+            self.book_run(record, len(body))
+        else:
+            self.books.run(self.book, slot, run.ids, record.queues, len(body))  # type: ignore[arg-type]
         # The page index asks under the old position until Moved is told; the run object of a copy is a part and
         # thrown away.
         if not copy:
-            record.run.placed(position)
+            run.placed(position)
         return position
 
     def _settle(self, record: SettleRecord) -> None:

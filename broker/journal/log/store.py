@@ -62,7 +62,11 @@ class Store:
         # disk, so a second fsync that succeeds says nothing.
         self.dead = ""
         self.no_space = False
+        """A write was refused."""
         self.low_space = False
+        """The reserve has been reached."""
+        self.full = False
+        """One of the two."""
         self._unlooked = 0
         """Bytes written since the free space of the volume was looked at."""
         self.free = 0
@@ -103,7 +107,7 @@ class Store:
         """What that means: see guard()."""
         # Never for a sync: space that is missing at an fsync means that a write was accepted and lost.
         if full and error.errno in _FULL:
-            self.no_space = True
+            self.lacks(no_space=True)
             return JournalFull(f"{self.folder}: no space to {what}: {error.strerror}")
         self.dead = f"{self.folder}: cannot {what}: {error.strerror or error}; restart when that is repaired"
         return JournalDead(self.dead)
@@ -267,7 +271,7 @@ class Store:
             self.next_batch = batch.parts[-1].number + 1
         # Its bytes were zeroes of a segment before, so a commit takes no space of the volume. What others take of it
         # is looked at now and then here (a look takes as long as the write), and by the clock (admin/space).
-        if self._unlooked >= LOOK_BYTES or self.no_space or self.low_space:
+        if self._unlooked >= LOOK_BYTES or self.full:
             self.check_space()
 
     def follows(self, batch: Batch) -> bool:
@@ -359,9 +363,11 @@ class Store:
 
     # ── space (helper thread) ──────────────────────────────────────────────────────────────────────
 
-    @property
-    def full(self) -> bool:
-        return self.no_space or self.low_space
+    def lacks(self, no_space: bool | None = None, low_space: bool | None = None) -> None:
+        """What is known of it by now; None: as before. Kept as `full`, which every turn asks."""
+        self.no_space = self.no_space if no_space is None else no_space
+        self.low_space = self.low_space if low_space is None else low_space
+        self.full = self.no_space or self.low_space
 
     def _count_spares(self) -> None:
         self.missing = SPARES - sum([size == self.settings.segment_bytes for _, size in self._spares])
@@ -378,11 +384,11 @@ class Store:
                 with self.guard("ask for free space", full=False):
                     # Else each attempt would fill the disk to the last byte, and others on it would suffer.
                     if self.files.free_bytes(self.folder) < size:
-                        self.no_space = True  # asked first: this is called again and again while the disk is full
+                        self.lacks(no_space=True)  # asked first: this is called again and again while the disk is full
                         break
                 self._make_spare(size)
             else:
-                self.no_space = False
+                self.lacks(no_space=False)
         except JournalFull:
             pass
         self.check_space()
@@ -418,7 +424,7 @@ class Store:
         self._unlooked = 0
         with self.guard("ask for free space", full=False):
             self.free = self.files.free_bytes(self.folder)
-            self.low_space = self.free < self.settings.min_free_bytes
+            self.lacks(low_space=self.free < self.settings.min_free_bytes)
 
     def close(self) -> None:
         with self.lock:

@@ -114,7 +114,7 @@ class GroupCommit:
         self._stopped = False
 
     def append(self, records: list[LogRecord]) -> None:
-        """They go with the open commit."""
+        """They go with the open commit. By itself, as fault_attribution.py looks for a frame that has a `record`."""
         append = self._journal.append
         for record in records:
             append(record)
@@ -133,8 +133,11 @@ class GroupCommit:
         # Everything appended so far is in the open commit or in earlier ones, and they reach the disk in order.
         self._after.setdefault(self.open, []).append(callback)
 
-    def commit(self, now: bool = False) -> bool:
-        """Sends what has gathered on its way, unless another commit is. True: nothing is under way."""
+    def commit(self, now: bool = False, wanted: bool = False) -> bool:
+        """Sends what has gathered on its way, unless another commit is. True: nothing is under way. wanted: somebody
+        waits for it."""
+        if wanted:
+            self.wanted = True
         # One at a time: with two under way the second could be synced when the first has failed, and a log with a gap
         # is rot.
         if self._committing or self._kept_open:
@@ -162,7 +165,7 @@ class GroupCommit:
         number, self.open = self.open, self.open + 1
         self._committing = True
         # To the disk first, then to the followers: both work at the same time, and an item counts when all have it.
-        self._write(batch, number)
+        self._io.submit(partial(self._journal.write, batch), partial(self._on_committed, batch, number))
         # A follower may so have an item that is not on our own disk yet, and never will be if we die now. It was told
         # to nobody, and the next leader decides what becomes of it (isr.py).
         if not self._alone:

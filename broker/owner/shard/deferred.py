@@ -50,9 +50,10 @@ class Looker(Protocol):
 
 
 class Deferred:
-    """waiting   commands that are carried out in a later turn."""
+    """waiting   commands that are carried out in a later turn.
+    done, told   what end() has to look at: most turns have neither, and do without it."""
 
-    __slots__ = ("_busy", "_done", "_full", "_left", "_served", "_sessions", "_spent", "_tokens", "_told", "waiting")
+    __slots__ = ("_busy", "_full", "_left", "_served", "_sessions", "_spent", "_tokens", "done", "told", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[Command] = []
@@ -65,9 +66,9 @@ class Deferred:
         self._spent: dict[int, int] = {}
         """… in this turn."""
         self._left = TURN_NS
-        self._told: dict[tuple[int, int, str], None] = {}
+        self.told: dict[tuple[int, int, str], None] = {}
         """(session, slot, address) that has been told to wait."""
-        self._done: list[tuple[Looker, Sequence[Publish]]] = []
+        self.done: list[tuple[Looker, Sequence[Publish]]] = []
         self._busy = False
         """Somebody waits for nothing but time."""
         self._full: list[Looker] = []
@@ -142,7 +143,7 @@ class Deferred:
             if most >= 0:
                 # What was found is kept by the engines until the command has been carried out: then it is forgotten
                 # (end).
-                self._done += [(engine, parts) for engine in engines]
+                self.done += [(engine, parts) for engine in engines]
                 return True
         self._busy = True
         self._rest(command, parts, turn)
@@ -174,8 +175,8 @@ class Deferred:
         for part in parts:
             key = (session, part.slot, part.address)
             # Once; the edge keeps it until it is told to go on.
-            if session and key not in self._told:
-                self._told[key] = None
+            if session and key not in self.told:
+                self.told[key] = None
                 turn.effects.append(AddressBlocked(*key, True, passing=True))
 
     @property
@@ -193,13 +194,13 @@ class Deferred:
 
     def end(self, turn: Turn) -> None:
         """The turn has carried out what it could: who waits no more goes on."""
-        for engine, parts in self._done:
+        for engine, parts in self.done:
             engine.looked(parts)
-        self._done.clear()
-        if self._told:
+        self.done.clear()
+        if self.told:
             # Those that wait no more.
-            for key in [key for key in self._told if key[0] not in self._sessions]:
-                del self._told[key]
+            for key in [key for key in self.told if key[0] not in self._sessions]:
+                del self.told[key]
                 turn.effects.append(AddressBlocked(*key, False, passing=True))
 
     def drop(self, slot: int) -> None:

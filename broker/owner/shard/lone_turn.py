@@ -84,8 +84,28 @@ class LoneTurns:
         if began > turns.mark.due:
             turns.mark.look(began)
         self.busy = True
+        gates, turn = self._gates, shard.begin_turn()
+        # In one method with what each turn does around its work: as two, a message would pay for the step between them.
         try:
-            self._carry_out(engine, command)
+            try:
+                engine.handle(command, turn)
+            except Exception:
+                tell_blamed(shard.listener, command, [command])
+                raise
+            pending = engine.pending
+            # Something of it waits for this turn's commit.
+            held = bool(pending) and pending[-1].number == turn.number
+            if not held:
+                gates.flush(engine, turn)
+            if held or gates.unfinished or turn.appends or turn.moves or turn.fetches or turn.notices or turn.decisions:
+                shard.end_turn(turn, {engine: None})
+            elif shard.listener is not None:
+                if turn.effects:
+                    shard.listener.on_effects(turn.effects)
+                if engine.due:
+                    self._alarm.look((engine,))
+            if self._budget.graves:
+                shard.wake()
         except Exception as error:
             shard.thrown(error)
         finally:
@@ -109,7 +129,9 @@ class LoneTurns:
             elif shard.listener is not None:
                 if turn.effects:
                     shard.listener.on_effects(turn.effects)
-                self._alarm.look(touched)
+                for engine in touched:
+                    if engine.due:
+                        self._alarm.look((engine,))
         except Exception as error:
             shard.thrown(error)
         finally:
@@ -118,25 +140,3 @@ class LoneTurns:
             shard.wake()
         if turns.took(began):
             turns.tell(self._blame.name([]))
-
-    def _carry_out(self, engine: Engine, command: Publish) -> None:
-        shard, gates = self._shard, self._gates
-        turn = shard.begin_turn()
-        try:
-            engine.handle(command, turn)
-        except Exception:
-            tell_blamed(shard.listener, command, [command])
-            raise
-        pending = engine.pending
-        # Something of it waits for this turn's commit.
-        held = bool(pending) and pending[-1].number == turn.number
-        if not held:
-            gates.flush(engine, turn)
-        if held or gates.unfinished or turn.appends or turn.moves or turn.fetches or turn.notices or turn.decisions:
-            shard.end_turn(turn, {engine: None})
-        elif shard.listener is not None:
-            if turn.effects:
-                shard.listener.on_effects(turn.effects)
-            self._alarm.look((engine,))
-        if self._budget.graves:
-            shard.wake()

@@ -110,7 +110,7 @@ class Shard:
         self._budget = Budget(settings.engine.max_queues, memory, settings.engine.timed_queues)
         self.memory = self._budget.memory
         self.wildcards = Wildcards()
-        self._clock = clock
+        self._wall_ms = (steady or clock).wall_ms
         self._schedule = schedule
         self._alarm = SlotAlarm(alarm, self._tick)
         self.listener: Listener | None = None
@@ -316,10 +316,8 @@ class Shard:
             self._schedule(self._run_turn)
 
     def begin_turn(self) -> Turn:
-        steady = self._steady
-        if steady is None:
-            return Turn(self._clock.wall_ms(), self._commits.open, self._gates.may, most=WORK)
-        return Turn(steady.wall_ms(), self._commits.open, self._gates.may, steady.ahead, WORK)
+        now, steady = self._wall_ms(), self._steady
+        return Turn(now, self._commits.open, self._gates.may, 0 if steady is None else steady.ahead, WORK)
 
     def _run_turn(self) -> None:
         self._scheduled = False
@@ -345,7 +343,8 @@ class Shard:
         # Two ways in one body: a turn of its own, or a piece of one that is under way. As two methods they cost two
         # calls a turn, which is two a message where messages come one by one (tests/unit/app/test_calls.py).
         if (under_way := self._large) is None:
-            turn = self.begin_turn()
+            now, steady = self._wall_ms(), self._steady  # begin_turn(), in line
+            turn = Turn(now, self._commits.open, self._gates.may, 0 if steady is None else steady.ahead, WORK)
             touched: Touched = {}
             blobs: list[Blob] = []
             # First what is due since earlier turns, then what is new: receipts are not delayed by what came later.
@@ -374,7 +373,7 @@ class Shard:
             self._go_on(under_way)
         # While a large COMMIT goes on the turn is not over: nothing is flushed, appended or told.
         if self._large is None:
-            if inbox:
+            if self._deferred.done or self._deferred.told:
                 self._deferred.end(turn)
             # Half: else producers would be stopped and let go by turns.
             if self._crowded and len(self._inbox) + len(self._deferred.waiting) < MOST // 2:
@@ -527,13 +526,12 @@ class Shard:
         if turn.appends:
             self._commits.append(turn.appends)
         # Behind the append, as only now it is known whether something waits for this commit.
-        if self._gates.hold(touched, turn.number):
-            self._commits.want()
+        held = self._gates.hold(touched, turn.number)
         if self._gates.unfinished:
             self.wake()
-        due = turn.appends or self._commits.wanted or self._idle is not None or not self.journal.idle
+        due = held or turn.appends or self._commits.wanted or self._idle is not None or not self.journal.idle
         # Sealed before anything is told, though not waited for: effects that need it are with the engines.
-        if due and self._commits.commit(now=self._idle is not None):
+        if due and self._commits.commit(self._idle is not None, held):
             self._rest()
         # Behind the append: a page may be of what has just been written.
         for fetch in turn.fetches:
@@ -547,14 +545,14 @@ class Shard:
             self.listener.on_effects(turn.effects)
             if (at := now()) - before > LONG_S:
                 self.blame.saw(at - before, f"telling {len(turn.effects)} effects")
-        self._alarm.look(touched)
+        for engine in touched:
+            if engine.due:
+                self._alarm.look((engine,))
 
     def _rest(self) -> None:
         """Nothing is under way to the disk."""
-        more = (
-            self._inbox or self._deferred.waiting or self.reads.waiting or self._steps.asked or self._gates.unfinished
-        )
-        if self._idle is not None and not more:
+        more = self._inbox or self._deferred.waiting or self.reads.waiting or self._steps.asked
+        if self._idle is not None and not (more or self._gates.unfinished):
             idle, self._idle = self._idle, None
             self._schedule(idle)
 
@@ -600,7 +598,7 @@ class Shard:
         began = self._ticks.begin()
         turn = self.begin_turn()
         # A dict and no set, which would follow memory addresses: no history would repeat.
-        due = dict.fromkeys([e for e in self.engines.values() if 0 < e.next_due() <= turn.now])
+        due = dict.fromkeys([e for e in self.engines.values() if 0 < e.due <= turn.now])
         try:
             for engine in due:
                 engine.tick(turn)

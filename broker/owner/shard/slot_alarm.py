@@ -25,7 +25,7 @@ class SlotAlarm:
     def look(self, engines: Iterable[Engine]) -> None:
         """These may want to be called earlier than was known."""
         for engine in engines:
-            due = engine.next_due()
+            due = engine.due
             if due and (not self._at or due < self._at):
                 self._at = due
                 self._set(due, self._ring)

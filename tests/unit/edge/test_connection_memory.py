@@ -149,6 +149,7 @@ async def test_queues_that_hold_most_leave_connections_a_quarter() -> None:
 
 async def test_many_are_looked_at_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_memory, "PIECE", 10)
+    monkeypatch.setattr(connection_memory, "LOOK_S", 3600.0)  # none by itself, however slow the machine is
     seen: list[Session] = []
     monkeypatch.setattr(Session, "held", property(lambda session: seen.append(session) or 7))
     bench = Tight(1000 * KIB)

@@ -72,7 +72,7 @@ def test_auto_created_queues_go_when_empty_and_unused():
     world.tick(99)
     assert world.queue() is not None
     world.tick(2)
-    assert world.queue() is None and world.engine.next_due() == 0
+    assert world.queue() is None and world.engine.due == 0
 
 
 def test_a_queue_in_use_again_is_not_deleted():

@@ -68,7 +68,7 @@ def test_jitter_spreads_what_failed_together_the_same_way_on_every_replica():
         world.settle(1, *ids(world.effects, 1), outcome=Outcome.NACK)
         start, seen = world.now, []
         while len(seen) < 50:
-            world.tick(max(world.engine.next_due() - world.now, 1))
+            world.tick(max(world.engine.due - world.now, 1))
             seen += [world.now - start] * (len(again(world.effects)) - 50 - len(seen))
         return seen
 

@@ -34,7 +34,7 @@ def test_it_comes_when_it_is_due_and_not_before(durable):
     assert world.queue()["scheduled"] == 1
     assert got(world.tick(499)) == []
     assert got(world.tick(1)) == [b"late"]
-    assert (world.queue()["scheduled"], world.engine.next_due()) == (0, 0)
+    assert (world.queue()["scheduled"], world.engine.due) == (0, 0)
 
 
 def test_order_is_by_time_and_then_as_they_came():
@@ -133,7 +133,7 @@ def test_nothing_is_handed_out_before_the_log_knows_that_it_is_due():
     later(world, 100, b"a")
     world.commit()
     assert (got(world.tick(100)), world.fetches) == ([], [])
-    assert world.engine.next_due() == 0  # the disk wakes it, no clock
+    assert world.engine.due == 0  # the disk wakes it, no clock
     world.commit()
     world.serve()
     assert got(world.effects) == [b"a"]
@@ -189,7 +189,7 @@ def test_memory_holds_no_bodies_and_many_come_out_step_by_step():
     assert (world.queue()["bytes"], world.queue()["ready"]) == (0, 0)
     world.subscribe(1)
     world.tick(1000)
-    while world.engine.next_due():
+    while world.engine.due:
         world.tick(0)
     assert len(got(world.effects)) == 5000
 

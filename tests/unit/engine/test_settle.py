@@ -131,7 +131,7 @@ def test_expired_messages_go_without_any_consumer():
     world.publish("q", b"young")
     world.tick(2000)
     assert world.queue()["ready"] == 1 and world.queue("EXP")["ready"] == 1
-    assert world.engine.next_due() == 0
+    assert world.engine.due == 0
     world.publish("q", b"dead on arrival", expires=1)
     assert world.tick(2000) is not None and world.queue()["ready"] == 1
 

@@ -160,7 +160,7 @@ class World:
     def tick(self, ms: int) -> list:
         self.now += ms
         turn = self.turn()
-        if 0 < self.engine.next_due() <= self.now:
+        if 0 < self.engine.due <= self.now:
             self.engine.tick(turn)
         return self.finish(turn)
 

@@ -388,11 +388,11 @@ def test_a_full_disk_waits_for_no_backup(broker):
     broker.disk.lock(f"{FOLDER}/backup.lock")
     gone, broker.live = broker.live, []
     broker.put([-i for i in gone], *[settled(i, i) for i in gone])
-    broker.journal._store.low_space = True
+    broker.journal._store.lacks(low_space=True)
     for _ in range(50):
         broker.journal.maintain()
         broker.put([], *broker.small)
-        broker.journal._store.low_space = True
+        broker.journal._store.lacks(low_space=True)
     assert not [name for name in broker.disk.names if "/blobs/" in name]
 
 

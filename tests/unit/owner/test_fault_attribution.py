@@ -30,7 +30,7 @@ def publish(seq, address):
     return Publish(SLOT, 5, seq, address, Routing.ANYCAST, run_of(b"x", durable=True))
 
 
-@pytest.mark.parametrize("where", ["flush", "release", "next_due", "restore_ending"])
+@pytest.mark.parametrize("where", ["flush", "release", "restore_ending"])
 def test_the_slot_to_blame_is_named_wherever_its_engine_throws(monkeypatch, caplog, where):
     world = World()
     if where != "restore_ending":

@@ -17,7 +17,7 @@ from tests.unit.owner.lifecycle_world import SLOT, World
 
 def test_a_full_disk_prepares_nothing():
     world = World().leading()
-    world.journal._store.no_space = True
+    world.journal._store.lacks(no_space=True)
     part = Publish(SLOT, 5, 0, "q", Routing.ANYCAST, run_of(b"m"))
     world.shard.submit([Prepare(SLOT, 5, 3, "t", 8, [part]), Prepare(SLOT, 5, 4, "u", 8, [])])
     world.run()

@@ -214,7 +214,7 @@ def test_nobody_has_a_turn_at_once_for_what_takes_long_or_waits(monkeypatch: pyt
         monkeypatch.setattr(owner.shard, what, value)
         assert owner.at_once(message()) is None, what
         monkeypatch.undo()
-    monkeypatch.setattr(owner.shard.journal._store, "no_space", True)
+    monkeypatch.setattr(owner.shard.journal._store, "full", True)
     assert owner.at_once(message()) is None, "what is refused then is decided by the turn"
     monkeypatch.undo()
     monkeypatch.setattr(owner.shard.pressure, "on", True)
@@ -290,7 +290,7 @@ def test_the_free_space_is_not_asked_for_with_each_commit(monkeypatch: pytest.Mo
     for _ in range(50):
         owner.ask(message(b"\n" + b"x" * 100 + b"\0", durable=True))
     assert 2 <= len(asked) <= 10, "of what was written"
-    owner.shard.journal._store.low_space = True
+    owner.shard.journal._store.lacks(low_space=True)
     before = len(asked)
     owner.ask(Grant(slot_of("q"), 1, 1), message(durable=True))
     owner.shard.journal.look_at_space()

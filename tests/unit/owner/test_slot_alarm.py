@@ -9,9 +9,6 @@ class Engine:
     def __init__(self, due: int) -> None:
         self.due = due
 
-    def next_due(self) -> int:
-        return self.due
-
 
 def alarm() -> tuple[SlotAlarm, list[int]]:
     """(alarm, when it was set to)"""
