@@ -15,7 +15,7 @@ from broker import __version__
 from .commands.options import edges_option, serve_options, settings_of, source_of
 
 _LAZY = {
-    "cluster": "commands.cluster_copies_cli",
+    "cluster": "commands.etcd.cluster_copies_cli",
     "doctor": "doctor.doctor_cli",
     "user": "commands.data_cli",
     "journal": "commands.salvage_cli",

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from broker.app.commands import cluster_cli
-from broker.app.commands.cluster_copies_cli import cluster
+from broker.app.commands.etcd.cluster_copies_cli import cluster
 from broker.app.copies.places import place_of
 from broker.app.copies.series import runs
 from broker.cluster.keys import Keys

@@ -1,1 +1,1 @@
-"""`stampede cluster etcd` and `roles`: etcd itself, and who may do what there."""
+"""`stampede cluster etcd`, `roles`, `backup` and `restore`: etcd itself, who may do what there, and a copy of it."""

@@ -1,6 +1,6 @@
 """`stampede cluster backup` and `stampede cluster restore`: what etcd knows of a cluster, before and beside its owners.
 
-Rule: as cluster_cli.py. A backup that was not completed is never restored.
+Rule: as commands/cluster_cli.py. A backup that was not completed is never restored.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import msgspec
 from broker.core.errors import JournalError
 from broker.seams.clock import SystemClock
 
-from .backup_cli import report_option, reported
-from .cluster_cli import cluster, with_cluster
-from .data_cli import told
-from .options import Misuse, source_options
+from ..backup_cli import report_option, reported
+from ..cluster_cli import cluster, with_cluster
+from ..data_cli import told
+from ..options import Misuse, source_options
 
 if TYPE_CHECKING:
     from broker.app.copies.places import CopyPlace
