@@ -23,15 +23,13 @@ that has thrown is told. Must not know sockets or STOMP: effects go to one liste
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from broker.config.settings import EngineSettings, Settings
-from broker.core.commands import EVERYWHERE, Command, Decide, Disconnect, Prepare, Publish, Settle, Transact
-from broker.core.effects import Refused, Turn
-from broker.core.errors import Code
+from broker.core.commands import Command
+from broker.core.effects import Turn
 from broker.core.memory import Memory
 from broker.core.message import Blob
 from broker.core.metrics import Metric
@@ -44,29 +42,29 @@ from broker.journal.journal import Journal
 from broker.seams.clock import Clock, SteadyClock
 from broker.seams.steps import QUICK_S, Steps
 
-from ..commit.full_disk import refuse_full
 from ..commit.group_commit import GroupCommit
 from ..commit.io_thread import Io
 from ..commit.release_gate import ReleaseGate, Touched
 from ..commit.replication_port import Alone, Replicas
 from ..commit.stats import ShardStats
 from ..transactions.large_commits import LargeCommit, TurnParts
-from ..transactions.transact import Crossing, carry_moves, published, transacting, wary
+from ..transactions.transact import Crossing, carry_moves
 from . import refusing
-from .all_slots import carry_out
 from .asked_steps import AskedSteps, Step, decided
 from .deferred import Deferred
 from .fault_attribution import NOBODY, culprit
+from .inbox import Inbox
 from .listening import Listener, tell_blamed
 from .lone_turn import LoneTurns
 from .memory_pressure import Pressure
 from .page_reads import PageReads
-from .portions import FEW, MOST, WORK, beside, portion
+from .portions import MOST, WORK
 from .reconfiguring import Reconfiguring, beginning
 from .restoring import naming, restoring
 from .slot_alarm import SlotAlarm
 from .slow_turns import LONG_S, Blame
 from .small_state import Keeper, small_state
+from .turn_commands import TurnCommands
 
 log = logging.getLogger("stampede.owner")
 
@@ -119,10 +117,8 @@ class Shard:
         self._turns = self.steps.kind("turn")
         self._ticks = self.steps.kind("tick")
         self._maintenance = self.steps.kind("maintenance")
-        self._inbox: list[Command] = []
-        self._crowded = False
-        """Somebody was told to pause, as too much waits in it."""
         self._deferred = Deferred()
+        self._inbox = Inbox(self._deferred, self.wake)
         self._large: LargeCommit | None = None
         self._behind = Reconfiguring(self.engine if replicas is None else self.engines.get, self._configured)
         self.reads = PageReads(journal, read_io, self.engines, self.wake, self._stop)
@@ -140,6 +136,7 @@ class Shard:
         self.at_once = self._lone.take
         most = settings.engine.queue_memory_bytes
         self.pressure = Pressure(self._budget, self.engines, most, self._alone, clock.monotonic, later, self.wake)
+        self._commands = TurnCommands(self, self._inbox, self.pressure, self._alone, self._turns.now, self.blame)
 
     # ── the outside ────────────────────────────────────────────────────────────────────────────────
 
@@ -150,32 +147,32 @@ class Shard:
         """Takes commands in order; their turn comes once per iteration of the loop. True: the disk is behind, pause
         producers until on_relief."""
         # Carried out later: a caller that is called back within its own call would find itself half-way.
-        self._inbox += commands
+        inbox = self._inbox
+        inbox.new.extend(commands)
         if not self._scheduled:
             self._scheduled = True
             self._schedule(self._run_turn)
         # Told to the callers with each submit, so that a producer that has not heard of it yet hears of it now.
-        self._crowded |= len(self._inbox) + len(self._deferred.waiting) > MOST
-        return self._crowded or self._commits.congested
+        if len(inbox.new) + len(inbox.deferred.waiting) > MOST:
+            inbox.fills()
+        return inbox.crowded or self._commits.congested
 
     @property
     def rests(self) -> bool:
         """Nothing waits, is under way, or has to be looked at: what comes may have a turn at once (lone_turn.py)."""
         memory = self.memory
         busy = self._scheduled or self._in_turn or self._large is not None or self._idle is not None or self.stopped
-        waits = busy or self._deferred.waiting or self._crowded or self._commits.congested or self.pressure.on
+        waits = busy or self._deferred.waiting or self._inbox.crowded or self._commits.congested or self.pressure.on
         return not (waits or memory.queues + memory.sessions > memory.near or self.journal.full)
 
     def waiting(self, after: int = 0) -> Iterator[Command]:
         """What has been submitted and not been carried out, in its order, behind so many."""
-        deferred = self._deferred.waiting
-        # Cut, not passed over: whoever asks again and again would look at all of it each time.
-        return chain(deferred[after:], self._inbox[max(after - len(deferred), 0) :])
+        return self._inbox.waiting(after)
 
     @property
     def congested(self) -> bool:
         """The disk, a follower or this owner is behind: producers are to pause."""
-        return self._crowded or self._commits.congested
+        return self._inbox.crowded or self._commits.congested
 
     def recover(self) -> None:
         """Gives every engine what the journal brought back. Call once, before the first submit."""
@@ -227,9 +224,7 @@ class Shard:
         # A COMMIT that is half done is done to its end: a slot must not go with half of it.
         self.finish()
         engine = self.engines.pop(slot, None)
-        # The edges ask the next leader: nothing was answered, so nothing is lost.
-        self._inbox = [command for command in self._inbox if command.slot != slot]
-        self._deferred.drop(slot)
+        self._inbox.drop(slot)
         self.wildcards.drop(slot)
         self._budget.forget_slot(slot)
         self._gates.drop(slot, engine)
@@ -323,81 +318,74 @@ class Shard:
         self._scheduled = False
         self._in_turn = True
         try:
-            self._step()
+            if self.stopped:
+                self._refuse_inbox()
+                return
+            turns = self._turns
+            began = turns.now()
+            if began > turns.mark.due:
+                turns.mark.look(began)
+            carried_out: list[Command] = []
+            # Two ways in one body: a turn of its own, or a piece of one that is under way. As methods they, and the
+            # `try`, cost a call a turn each, which is one a message where messages come one by one
+            # (tests/unit/app/test_calls.py).
+            if (under_way := self._large) is None:
+                now, steady = self._wall_ms(), self._steady  # begin_turn(), in line
+                turn = Turn(now, self._commits.open, self._gates.may, 0 if steady is None else steady.ahead, WORK)
+                touched: Touched = {}
+                blobs: list[Blob] = []
+                # First what is due since earlier turns, then what is new: receipts are not delayed by what came later.
+                if self._gates.busy:
+                    self._gates.release(self._commits.done, turn, touched)
+                if self.reads.waiting:
+                    self.reads.hand_in(turn, touched)
+                if self._steps.asked and (work := self._steps.go_on(self.engines, turn, touched)) is not None:
+                    self.in_pieces(None, work, (turn, touched, blobs))
+                if self._large is None and self._behind.busy and self._behind.go_on(turn, touched):
+                    self.wake()
+                if self._large is None and (self._inbox.new or self._deferred.waiting):
+                    waiting, new = self._inbox.take()
+                    self.stats.turns += 1
+                    self._commands.carry_out(waiting, new, turn, touched, blobs)
+                    carried_out = waiting + new
+            else:
+                turn, touched, blobs = under_way.turn, under_way.touched, under_way.blobs
+                # For the log line about slow turns.
+                carried_out += under_way.commands
+                self._go_on(under_way)
+            # While a large COMMIT goes on the turn is not over: nothing is flushed, appended or told.
+            if self._large is None:
+                if self._deferred.done or self._deferred.told:
+                    self._deferred.end(turn)
+                if self._inbox.crowded and self._inbox.eases():
+                    self.relieved()
+                memory = self.memory
+                # Two additions and a comparison a turn, as long as there is enough.
+                if self.pressure.on or memory.queues + memory.sessions > memory.near:
+                    self.pressure.look(turn, touched, not (self.journal.full or self._commits.congested))
+                self.end_turn(turn, touched)
+                if (self.wildcards.ended and self.wildcards.tidy()) or (
+                    self._deferred.waiting and self._deferred.ready
+                ):
+                    self.wake()
+                # Bodies whose message was refused, or went to no queue: no record names them. Behind the append, or it
+                # could not tell.
+                for blob in blobs:
+                    self.journal.forget_blob(blob)
+                if self._budget.graves and self._budget.forget():
+                    self.wake()
+            span = turns.now() - began
+            if span <= QUICK_S:
+                turns.quick += 1
+                turns.total += span
+            elif turns.took_long(began, span):
+                turns.tell(self.blame.name(carried_out))
         except Exception as error:
             # Not BaseException: what ends a process on purpose passes through.
             # An engine that threw is of unknown state: tell nobody anything more, replay at restart.
             self.thrown(error)
         finally:
             self._in_turn = False
-
-    def _step(self) -> None:
-        if self.stopped:
-            self._refuse_inbox()
-            return
-        turns = self._turns
-        began = turns.now()
-        if began > turns.mark.due:
-            turns.mark.look(began)
-        inbox: list[Command] = []
-        # Two ways in one body: a turn of its own, or a piece of one that is under way. As two methods they cost two
-        # calls a turn, which is two a message where messages come one by one (tests/unit/app/test_calls.py).
-        if (under_way := self._large) is None:
-            now, steady = self._wall_ms(), self._steady  # begin_turn(), in line
-            turn = Turn(now, self._commits.open, self._gates.may, 0 if steady is None else steady.ahead, WORK)
-            touched: Touched = {}
-            blobs: list[Blob] = []
-            # First what is due since earlier turns, then what is new: receipts are not delayed by what came later.
-            if self._gates.busy:
-                self._gates.release(self._commits.done, turn, touched)
-            if self.reads.waiting:
-                self.reads.hand_in(turn, touched)
-            if self._steps.asked and (work := self._steps.go_on(self.engines, turn, touched)) is not None:
-                self._in_pieces(None, work, (turn, touched, blobs))
-            if self._large is None and self._behind.busy and self._behind.go_on(turn, touched):
-                self.wake()
-            if self._large is None and (self._inbox or self._deferred.waiting):
-                inbox, self._inbox = self._inbox, []
-                # The rest keeps its place in front of what comes meanwhile.
-                if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
-                    inbox, self._inbox = inbox[:cut], inbox[cut:]
-                    self.wake()
-                waiting = self._deferred.begin() if self._deferred.waiting else []
-                self.stats.turns += 1
-                self._carry_out(waiting, inbox, turn, touched, blobs)
-                inbox = waiting + inbox
-        else:
-            turn, touched, blobs = under_way.turn, under_way.touched, under_way.blobs
-            # For the log line about slow turns.
-            inbox += under_way.commands
-            self._go_on(under_way)
-        # While a large COMMIT goes on the turn is not over: nothing is flushed, appended or told.
-        if self._large is None:
-            if self._deferred.done or self._deferred.told:
-                self._deferred.end(turn)
-            # Half: else producers would be stopped and let go by turns.
-            if self._crowded and len(self._inbox) + len(self._deferred.waiting) < MOST // 2:
-                self._crowded = False
-                self.relieved()
-            memory = self.memory
-            # Two additions and a comparison a turn, as long as there is enough.
-            if self.pressure.on or memory.queues + memory.sessions > memory.near:
-                self.pressure.look(turn, touched, not (self.journal.full or self._commits.congested))
-            self.end_turn(turn, touched)
-            if (self.wildcards.ended and self.wildcards.tidy()) or (self._deferred.waiting and self._deferred.ready):
-                self.wake()
-            # Bodies whose message was refused, or went to no queue: no record names them. Behind the append, or it
-            # could not tell.
-            for blob in blobs:
-                self.journal.forget_blob(blob)
-            if self._budget.graves and self._budget.forget():
-                self.wake()
-        span = turns.now() - began
-        if span <= QUICK_S:
-            turns.quick += 1
-            turns.total += span
-        elif turns.took_long(began, span):
-            turns.tell(self.blame.name(inbox))
 
     def _go_on(self, under_way: LargeCommit) -> None:
         """A piece of it."""
@@ -413,102 +401,10 @@ class Shard:
         self._large = None
         self._commits.keep_open(False)
 
-    def _carry_out(
-        self, waiting: list[Command] | None, inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob]
-    ) -> None:
-        full, crowded = self.journal.full, self.pressure.full
-        engines = self.engines
-        deferred = self._deferred
-        command: Any = None
-        now, at = self._turns.now, 0.0
-        before, most = now(), turn.work + WORK
-        try:
-            commands = chain(deferred.some(waiting), inbox) if waiting else iter(inbox)
-            for command in commands:
-                # Order within a session (I7).
-                if deferred.waiting and deferred.holds(command):
-                    continue
-                engine = engines.get(command.slot)
-                if engine is None:
-                    # The slot has moved; the edge has been told so, or will be.
-                    if not self._alone:
-                        continue
-                    if command.slot == EVERYWHERE:
-                        if parts := carry_out(self, command, turn):
-                            # What it means for single slots comes next, before everything that came later.
-                            return self._put_back(commands, parts)
-                        continue
-                    engine = self.engine(command.slot)
-                kind = type(command)
-                if kind is Publish:
-                    if engine.wary and not deferred.goes((engine,), command, (command,), turn):
-                        continue
-                    if command.run.blob is not None:
-                        blobs.append(command.run.blob)
-                    if full and refuse_full(engine, command, turn):
-                        continue
-                    if crowded and self.pressure.meets(engine, command, turn):
-                        continue
-                elif kind is Transact:
-                    here = wary(self, command, self._alone)
-                    if here and not deferred.goes(here, command, published(command), turn):
-                        continue
-                    if not (crowded and self.pressure.meets_parts(engine, command, turn)):
-                        if next(work := transacting(self, command, turn, touched), self) is None:
-                            self._in_pieces(command, work, (turn, touched, blobs))
-                        if self._large is not None or turn.work > most:
-                            return self._put_back(commands)
-                    if (at := now()) - before > LONG_S:
-                        self.blame.saw(at - before, command)
-                    # One look at the clock a command: it says which one was slow.
-                    before = at
-                    continue
-                elif full and kind is Prepare and any(type(part) is Publish for part in command.parts):
-                    turn.effects.append(Refused(command.session, command.seq, Code.DISK_FULL))
-                    continue
-                elif crowded and kind is Prepare and self.pressure.meets_parts(engine, command, turn):
-                    continue
-                touched[engine] = None
-                if (kind is Prepare or kind is Decide) and engine.much(command):
-                    self._in_pieces(command, engine.in_pieces(command, turn), (turn, touched, blobs))
-                    return self._put_back(commands)
-                engine.handle(command, turn)
-                # Begins and ends of consumers: nobody could know beforehand how many a command has (a session with
-                # 10,000 of them).
-                if turn.work > most:
-                    rest = chain([command] if kind is Disconnect and engine.attached(command.session) else [], commands)
-                    if waiting is None or not self._alone:  # None: they go on beside others already
-                        return self._put_back(rest)
-                    break
-                if (at := now()) - before > LONG_S:
-                    self.blame.saw(at - before, command)
-                before = at
-            else:
-                return
-        except Exception:
-            tell_blamed(self.listener, command, [*(waiting or ()), *inbox])
-            raise
-        # Behind the `except`: what throws there is not of this command.
-        self._go_on_beside(chain(rest, self._inbox), command, (turn, touched, blobs))
-
-    def _go_on_beside(self, rest: Iterator[Command], last: Command, of: TurnParts) -> None:
-        """Enough consumers or queues have come or gone: of the rest, and of what waits, what needs no order with them.
-        Not in a cluster: an edge that says again what it has, to a new leader, says it in an order that counts."""
-        self._inbox = []
-        goes, waits = beside(rest, last.session if isinstance(last, Publish | Settle) else None)
-        self._put_back(iter(waits))
-        if goes:
-            self._carry_out(None, goes, *of)
-
-    def _in_pieces(self, command: Command | None, work: Iterator[None], of: TurnParts) -> None:
+    def in_pieces(self, command: Command | None, work: Iterator[None], of: TurnParts) -> None:
         """The rest of this turn is carried out piece by piece; nothing else happens before its end."""
         self._large = LargeCommit(self.journal, command, work, *of)
         self._commits.keep_open(True)
-        self.wake()
-
-    def _put_back(self, rest: Iterator[Command], first: Sequence[Command] = ()) -> None:
-        """The rest waits for the next turn, and `first` comes before it."""
-        self._inbox = [*first, *rest, *self._inbox]
         self.wake()
 
     def end_turn(self, turn: Turn, touched: Touched) -> None:
@@ -551,7 +447,7 @@ class Shard:
 
     def _rest(self) -> None:
         """Nothing is under way to the disk."""
-        more = self._inbox or self._deferred.waiting or self.reads.waiting or self._steps.asked
+        more = self._inbox.new or self._deferred.waiting or self.reads.waiting or self._steps.asked
         if self._idle is not None and not (more or self._gates.unfinished):
             idle, self._idle = self._idle, None
             self._schedule(idle)
@@ -642,10 +538,9 @@ class Shard:
 
     def _refuse_inbox(self) -> None:
         """In a cluster the next leader is asked, and nobody notices."""
-        if self._large is not None:
-            self._inbox[:0] = self._large.commands
-            self._large = None
-        inbox, self._inbox = self._deferred.begin() + self._inbox, []
+        under_way = self._large.commands if self._large is not None else []
+        self._large = None
+        inbox = self._inbox.empty(under_way)
         effects = refusing.unheard(inbox) if self._alone else []
         if effects and self.listener is not None:
             self.listener.on_effects(effects)

@@ -210,8 +210,11 @@ def test_nobody_has_a_turn_at_once_for_what_takes_long_or_waits(monkeypatch: pyt
     large = message()
     large.run.blob = Blob(1, 5)
     assert owner.at_once(large) is None, "its file goes when it is refused"
-    for what, value in (("_crowded", True), ("stopped", "it has failed"), ("_idle", lambda: None)):
-        monkeypatch.setattr(owner.shard, what, value)
+    for of, what, value in (
+        (owner.shard._inbox, "crowded", True), (owner.shard, "stopped", "it has failed"),
+        (owner.shard, "_idle", lambda: None),
+    ):  # fmt: skip
+        monkeypatch.setattr(of, what, value)
         assert owner.at_once(message()) is None, what
         monkeypatch.undo()
     monkeypatch.setattr(owner.shard.journal._store, "full", True)
@@ -263,8 +266,8 @@ def test_a_commit_that_nothing_has_gathered_behind_is_told_without_a_turn_of_its
     owner.ask(consumer(1))
     owner.rest()
     turns: list[int] = []
-    step = owner.shard._step
-    monkeypatch.setattr(owner.shard, "_step", lambda: (turns.append(1), step()))
+    step = owner.shard._run_turn
+    monkeypatch.setattr(owner.shard, "_run_turn", lambda: (turns.append(1), step()))
     assert [type(effect) for effect in owner.ask(message(seq=4, durable=True))] == [Done, Deliver]
     assert len(turns) == 1, "that which has written it"
     turns.clear()

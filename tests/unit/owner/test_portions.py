@@ -100,9 +100,9 @@ def test_what_waits_for_a_slot_that_is_given_up_is_dropped(monkeypatch) -> None:
     world = World(monkeypatch, 1000)
     world.shard.submit([ack(i) for i in world.ids])
     world.machine.turn()
-    assert world.shard._inbox
+    assert world.shard._inbox.new
     world.shard.drop(SLOT)
-    assert not world.shard._inbox
+    assert not world.shard._inbox.new
 
 
 def flood(world: World, seq: int) -> Publish:

@@ -1,0 +1,81 @@
+"""What has been submitted to a shard and not been carried out: what is new, and what waits for several turns.
+
+Rule: order. What has waited comes before what is new, and what a turn leaves over before what comes meanwhile. Must not
+know what a command does.
+"""
+
+# Example. 2,000 SENDs come in one go, of which a turn carries out 512:
+#     submit    all of them stand in `new`; more than MOST wait: whoever sends is told to pause (fills)
+#     take      the first portion goes into the turn, the rest keeps its place in `new`; another turn is asked for
+#     put_back  the turn had enough before its end: what it has left over comes before what was sent meanwhile
+#     eases     less than half of MOST are left: those who pause may go on
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+
+from broker.core.commands import Command
+
+from .deferred import Deferred
+from .portions import FEW, MOST, portion
+
+
+class Inbox:
+    """new       what nobody has looked at yet. Appended to where it is submitted: a call less for each.
+    deferred  what waits for several turns.
+    crowded   somebody was told to pause, as too much waits."""
+
+    __slots__ = ("_wake", "crowded", "deferred", "new")
+
+    def __init__(self, deferred: Deferred, wake: Callable[[], None]) -> None:
+        """wake: has a turn run soon."""
+        self.new: list[Command] = []
+        self.deferred = deferred
+        self.crowded = False
+        self._wake = wake
+
+    def fills(self) -> None:
+        """Somebody is told to pause."""
+        self.crowded = True
+
+    def eases(self) -> bool:
+        """Those who pause may go on; asked while it is crowded."""
+        # Half: else producers would be stopped and let go by turns.
+        self.crowded = len(self.new) + len(self.deferred.waiting) >= MOST // 2
+        return not self.crowded
+
+    def take(self) -> tuple[list[Command], list[Command]]:
+        """For a turn: what has waited, and as much of what is new as is enough for one."""
+        inbox, self.new = self.new, []
+        # The rest keeps its place in front of what comes meanwhile.
+        if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
+            inbox, self.new = inbox[:cut], inbox[cut:]
+            self._wake()
+        return self.deferred.begin() if self.deferred.waiting else [], inbox
+
+    def put_back(self, rest: Iterable[Command], first: Sequence[Command] = ()) -> None:
+        """The rest waits for the next turn, and `first` comes before it."""
+        self.new = [*first, *rest, *self.new]
+        self._wake()
+
+    def take_new(self) -> list[Command]:
+        """All that is new, however much."""
+        new, self.new = self.new, []
+        return new
+
+    def waiting(self, after: int) -> Iterator[Command]:
+        """All of it in its order, behind so many."""
+        deferred = self.deferred.waiting
+        # Cut, not passed over: whoever asks again and again would look at all of it each time.
+        return chain(deferred[after:], self.new[max(after - len(deferred), 0) :])
+
+    def drop(self, slot: int) -> None:
+        """The slot is led elsewhere."""
+        # The edges ask the next leader: nothing was answered, so nothing is lost.
+        self.new = [command for command in self.new if command.slot != slot]
+        self.deferred.drop(slot)
+
+    def empty(self, under_way: Sequence[Command]) -> list[Command]:
+        """Nothing of it will be carried out, nor what is under way: all of it."""
+        return [*self.deferred.begin(), *under_way, *self.take_new()]

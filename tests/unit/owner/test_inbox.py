@@ -1,0 +1,95 @@
+"""What waits for a turn: in its order, a portion at a time, and not without end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.core.address import Routing
+from broker.core.commands import Disconnect, Publish
+from broker.owner.shard.deferred import Deferred
+from broker.owner.shard.inbox import Inbox
+from broker.owner.shard.portions import FEW, MOST, TURN
+from tests.unit.engine.world import run_of
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.woken = 0
+        self.inbox = Inbox(Deferred(), self.wake)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def comes(self, *commands: Any) -> None:
+        self.inbox.new.extend(commands)
+
+
+@pytest.fixture
+def at() -> Bench:
+    return Bench()
+
+
+def send(n: int, slot: int = 1) -> Publish:
+    return Publish(slot, 7, n, "q", Routing.ANYCAST, run_of(b"m"))
+
+
+def test_a_few_are_taken_as_they_are(at: Bench) -> None:
+    few = [send(n) for n in range(FEW)]
+    at.comes(*few)
+    assert at.inbox.take() == ([], few) and at.inbox.new == [] and at.woken == 0
+
+
+def test_many_come_in_portions_and_the_rest_keeps_its_place(at: Bench) -> None:
+    many = [send(n) for n in range(2 * TURN)]
+    at.comes(*many)
+    _, first = at.inbox.take()
+    assert 0 < len(first) < len(many) and at.woken == 1, "and another turn comes"
+    late = send(-1)
+    at.comes(late)
+    taken = list(first)
+    while at.inbox.new:
+        taken += at.inbox.take()[1]
+    assert taken == [*many, late]
+
+
+def test_what_is_left_over_comes_before_what_came_meanwhile(at: Bench) -> None:
+    rest, first, late = send(1), Disconnect(1, 7), send(2)
+    at.comes(late)
+    at.inbox.put_back(iter([rest]), [first])
+    assert at.inbox.new == [first, rest, late] and at.woken == 1
+    assert at.inbox.take_new() == [first, rest, late] and at.inbox.new == []
+
+
+def test_what_has_waited_comes_first(at: Bench) -> None:
+    waited, new = send(1), send(2)
+    at.inbox.deferred.waiting.append(waited)
+    at.comes(new)
+    assert list(at.inbox.waiting(0)) == [waited, new]
+    assert list(at.inbox.waiting(1)) == [new] and list(at.inbox.waiting(2)) == []
+    assert at.inbox.take() == ([waited], [new])
+
+
+def test_who_was_told_to_pause_goes_on_when_half_is_left(at: Bench) -> None:
+    at.comes(*[send(n) for n in range(MOST + 1)])
+    at.inbox.fills()
+    assert not at.inbox.eases() and at.inbox.crowded
+    del at.inbox.new[MOST // 2 :]
+    assert not at.inbox.eases(), "not at the first place that is free"
+    at.inbox.new.pop()
+    assert at.inbox.eases() and not at.inbox.crowded
+
+
+def test_a_slot_that_goes_takes_its_own_with_it(at: Bench) -> None:
+    at.comes(send(1, 1), send(2, 2))
+    at.inbox.deferred.waiting += [send(3, 1), send(4, 2)]
+    at.inbox.drop(1)
+    assert [command.seq for command in at.inbox.waiting(0)] == [4, 2]
+
+
+def test_when_the_owner_stops_all_of_it_is_answered(at: Bench) -> None:
+    at.comes(send(3))
+    at.inbox.deferred.waiting.append(send(1))
+    assert [command.seq for command in at.inbox.empty([send(2)])] == [1, 2, 3]
+    assert list(at.inbox.waiting(0)) == []
