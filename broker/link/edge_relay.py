@@ -1,4 +1,4 @@
-"""What one edge wants to know of all others: an owner asks them, and tells what they say.
+"""What one edge wants to know of all others, or of one: an owner asks them, and tells what they say.
 
 Edges have no streams to each other. Each has one to every owner that leads anything, by which both know who the other
 is: any owner will do. An edge that has no stream to this owner is not asked; who asks knows which edges there are.
@@ -89,11 +89,12 @@ class EdgeRelay:
         def tell(said: RelayedAnswers) -> None:
             send(pb.Told(id=ask.id, answer=msgspec.json.encode(said)))
 
-        self._rounds[number] = _Round(others, tell)
-        if not others:
+        asked = [edge for edge in others if not ask.edge or edge == ask.edge]
+        self._rounds[number] = _Round(asked, tell)
+        if not asked:
             self._end(number)
             return
-        for ask_it in others.values():
+        for ask_it in [others[edge] for edge in asked]:
             ask_it(pb.Ask(id=number, question=ask.question))
         self._later(WAIT_S, lambda: self._end(number))
 

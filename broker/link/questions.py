@@ -40,11 +40,11 @@ class Asked:
         self._last = 0
         self._waiting: dict[int, Done] = {}
 
-    def ask(self, question: bytes, done: Done, edges: bool = False) -> pb.Up:
-        """What is to be sent. edges: the owner asks all other edges (edge_relay.py)."""
+    def ask(self, question: bytes, done: Done, edges: bool = False, edge: str = "") -> pb.Up:
+        """What is to be sent. edges: the owner asks all other edges (edge_relay.py), or that `edge` alone."""
         self._last += 1
         self._waiting[self._last] = done
-        return pb.Up(asks=[pb.Ask(id=self._last, question=question, edges=edges)])
+        return pb.Up(asks=[pb.Ask(id=self._last, question=question, edges=edges, edge=edge)])
 
     def told(self, answers: Iterable[pb.Told]) -> None:
         """They have come."""

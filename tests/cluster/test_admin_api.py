@@ -100,6 +100,21 @@ async def test_a_client_of_another_edge_is_seen_and_disconnected(shared: Cluster
             )
 
 
+def test_what_was_done_at_one_edge_is_in_the_audit_log_of_the_other(shared: Cluster):
+    one, other = shared.edges
+    for edge, name in ((one, "noted.one"), (other, "noted.other")):
+        done(edge, "POST", "/queues", {"address": name})
+    for edge in (one, other):
+        told = done(edge, "GET", "/audit?q=noted.&limit=10")
+        assert told["missing"] == []
+        assert [(row["edge"], row["more"]["name"]) for row in told["items"]] == [
+            (other.id, '"noted.other"'), (one.id, '"noted.one"'),
+        ]  # fmt: skip
+        (row,) = done(edge, "GET", f"/audit?q=noted.&edge={one.id}")["items"]
+        assert row["edge"] == one.id
+    assert call(one, "GET", "/audit?edge=nobody")[0] == 404
+
+
 def test_the_map_of_the_cluster(shared: Cluster):
     edge = shared.edges[0]
     nodes = {row["name"]: row for row in done(edge, "GET", "/nodes")["items"]}

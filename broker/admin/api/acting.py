@@ -181,8 +181,11 @@ class Acting:
             raise bad_value("limit", str(limit), f"at most {COPIED_S} times the rate: a copy that is cut begins anew")
         report = MoveReport()
         for source, _, selector in await self._sources(call, moving=False):
+            if limit - report.done <= 0:
+                report.stops()
+                break
             order = MoveOrder(lambda _: to, rate=rate)
-            await carrying.copy(self._desk, source, order, selector, limit, report)
+            await carrying.copy(self._desk, source, order, selector, limit - report.done, report)
             call.noted.update(done=report.done)
         return report.data()
 

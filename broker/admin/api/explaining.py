@@ -1,18 +1,22 @@
 """Who may do what, and why; and what was done: answers for people who wonder.
 
-Rule: changes nothing; for administrators only. What is told of rights is what the edge asks at a SEND or SUBSCRIBE.
+Rule: changes nothing; for administrators only. What is told of rights is what the edge asks at a SEND or SUBSCRIBE;
+what was done is told of all edges, each of which keeps what was asked for there.
 """
 
 from __future__ import annotations
 
+from heapq import merge
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 from . import audit
-from .calls import ApiOp, Call
+from .calls import ApiOp, Call, named
 from .params import Param
-from .ports import Answer, LoginsPort
+from .ports import LoginsPort
 from .problems import bad_value, unknown
+from .reading import EDGE, Reading
 
 FQQN = "::"
 
@@ -20,8 +24,9 @@ FQQN = "::"
 class Explaining:
     """The handlers."""
 
-    def __init__(self, logins: LoginsPort) -> None:
+    def __init__(self, logins: LoginsPort, reading: Reading) -> None:
         self._logins = logins
+        self._reading = reading
 
     def routes(self) -> list[ApiOp]:
         """All of them."""
@@ -30,10 +35,10 @@ class Explaining:
                   "the entry of the permissions that decides.", self.rights, "Rights",
                   (Param("user", "who; in place of it `groups`"), Param("groups", "of somebody, with commas"),
                    Param("address", "where", required=True)), administrators=True),
-            ApiOp("GET", "/audit", "audit", f"The last {audit.KEPT} changes at most that were asked for here, the last "
-                  "first.", self.changes, "AuditLine",
+            ApiOp("GET", "/audit", "audit", f"The last changes that were asked for, of all edges, the last first; each "
+                  f"keeps {audit.KEPT}.", self.changes, "AuditLine",
                   (Param("limit", "lines", "number", 100, least=1, most=audit.KEPT),
-                   Param("q", "only lines that hold this text")), listed=True, administrators=True),
+                   Param("q", "only lines that hold this text"), EDGE), listed=True, administrators=True),
         ]  # fmt: skip
 
     async def rights(self, call: Call) -> Any:
@@ -55,12 +60,9 @@ class Explaining:
         }  # fmt: skip
 
     async def changes(self, call: Call) -> Any:
-        part = call.query.get("q") or ""
-        found = (line for line in audit.recent() if part in _text(line))
-        rows = list(islice(found, call.query["limit"]))
-        return {"items": rows, "total": len(rows), "next": None, "missing": []}
-
-
-def _text(line: Answer) -> str:
-    told = [str(line[name]) for name in ("who", "from", "action", "target", "outcome")]
-    return " ".join([*told, *line["more"].values()])
+        query = call.query
+        asked = {"kind": "audit", "limit": query["limit"], "q": query.get("q") or "", "edge": query.get("edge") or ""}
+        answers, missing = await self._reading.of_edges(asked)
+        lines = merge(*[answer["rows"] for answer in answers], key=itemgetter("at"), reverse=True)
+        rows = list(islice(lines, query["limit"]))
+        return {"items": rows, "total": len(rows), "next": None, "missing": named(missing)}

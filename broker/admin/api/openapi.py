@@ -123,7 +123,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "Right": _object(operation=TEXT, allowed=FLAG, entry=MAYBE, groups=TEXTS),
     "AuditLine": _object(
         **{"at": NUMBER, "who": TEXT, "from": TEXT, "action": TEXT, "target": TEXT, "outcome": TEXT},
-        more={"type": "object"},
+        edge=TEXT, more={"type": "object"},
     ),
     "Moved": _object(slot=NUMBER, state=TEXT),
     "Transaction": _object(

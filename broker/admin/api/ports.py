@@ -37,8 +37,8 @@ class ClientsPort(Protocol):
     """The connections of this process."""
 
     def answer(self, question: Question) -> Work:
-        """Kinds: "connections" (a list), "connection" (`id`), "clients" (totals), "acceptors" (a list), and
-        "disconnect" (`id`, `why`; `ended`)."""
+        """Kinds: "connections" (a list), "connection" (`id`), "clients" (totals), "acceptors" (a list), "audit" (rows),
+        and "disconnect" (`id`, `why`; `ended`)."""
         ...
 
 

@@ -184,6 +184,12 @@ class Reading:
         others, missing = await elsewhere.ask(asked)
         return own + others, missing
 
+    async def of_edges(self, asked: dict[str, Any]) -> tuple[list[Answer], list[Missing]]:
+        """Of all that have an API of their own: the processes of `serve --edges` have none."""
+        if asked.get("edge") or self._elsewhere is None or self._elsewhere.own_name:
+            return await self.of_clients(asked)
+        return [await self._caller.work(self._clients.answer(asked))], []
+
     # ── what others need as well ───────────────────────────────────────────────────────────────────
 
     async def find(self, who: Who, name: str) -> tuple[list[Answer], list[Missing]]:

@@ -91,7 +91,7 @@ class Api:
         self._parts = (
             reading, browsing, Acting(reading, desk, clock),
             Configuring(config, self._caller), self.cluster_map, TokenHandlers(tokens),
-            Explaining(logins),
+            Explaining(logins, reading),
         )  # fmt: skip
         self.events = Events(self.gate, self.routes, self._caller.ask)
 

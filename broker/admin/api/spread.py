@@ -103,7 +103,7 @@ class OtherEdges:
                 said.failed.update(dict.fromkeys(names, why))
             told.set_result(said)
 
-        self._port.ask_edges(msgspec.json.encode(question), done)
+        self._port.ask_edges(msgspec.json.encode(question), done, question.get("edge") or "")
         try:
             async with asyncio.timeout(ANSWER_S):
                 said = await told

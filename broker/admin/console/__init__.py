@@ -20,9 +20,20 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _KINDS = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
+_LOADED = (
+    "console.css",
+    "stomp.js",
+    "try.js",
+    "queue.js",
+    "plots.js",
+    "lists.js",
+    "cluster.js",
+    "editing.js",
+    "console.js",
+)
 FILES = {
     "/console": "index.html",
-    **{f"/console/{name}": name for name in ("console.css", "console.js", "queue.js", "stomp.js", "try.js")},
+    **{f"/console/{name}": name for name in _LOADED},
 }
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'{sockets}; form-action 'none'; "

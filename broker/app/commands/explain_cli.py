@@ -55,11 +55,15 @@ def _because(user: str, groups: list[str], row: dict[str, Any]) -> str:
 @click.option("-q", "part_of", metavar="TEXT", help="Only lines that hold this text.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="Lines at most.")
 def audit(url: str, login: str | None, output: str, part_of: str | None, limit: int) -> None:
-    """The last changes that were asked for through this process, and how they ended; the log stampede.audit has all."""
-    rows = AdminApi(url, login).get("/audit", q=part_of, limit=limit)["items"]
+    """The last changes that were asked for, through any edge, and how they ended; the log stampede.audit has all."""
+    told = AdminApi(url, login).get("/audit", q=part_of, limit=limit)
+    rows = told["items"]
+    for missing in told["missing"]:
+        click.echo(f"stampede: {missing['owner']} is missing: {missing['why']}", err=True)
     if output == "table":
         rows = [{**row, "when": _when(row["at"]), "more": json.dumps(row["more"], ensure_ascii=False)} for row in rows]
-    show(rows, ("when", "who", "from", "action", "target", "outcome", "more"), output)
+    where = ("edge",) if any(row["edge"] for row in rows) else ()
+    show(rows, ("when", *where, "who", "from", "action", "target", "outcome", "more"), output)
 
 
 def _when(at: int) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker import __version__
+from broker.admin.api.audit import ProcessAnswers
 from broker.admin.api.ports import ConfigPort, ElsewherePort, May, Owners, TokensPort, TopologyPort
 from broker.admin.api.server import Api
 from broker.admin.desk.desk import Desk
@@ -152,7 +153,8 @@ def api(
     tokens: of machines, if it keeps some.    elsewhere: connections of other processes of this broker."""
     desk = Desk(submit, next_connection_id, edge.next_consumer)
     edge.give_others_to(desk.on_effect)
-    clients = Clients(edge, listeners.rows, elsewhere.own_name if elsewhere is not None else "")
+    name = elsewhere.own_name if elsewhere is not None else ""
+    clients = ProcessAnswers(Clients(edge, listeners.rows, name), name)
 
     def open_body(slot: int, run: Run) -> tuple[BodyReader, int]:
         assert run.blob is not None

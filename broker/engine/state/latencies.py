@@ -56,6 +56,15 @@ class Latencies:
         for address, name in list(self._by):
             self.gone(slot, address, name)
 
+    def told(self) -> dict[str, dict[str, int]]:
+        """Of all queues together, since the process began: delivered and acked messages by the upper bound of their
+        time in milliseconds; what took longer than the last one is `more`."""
+        places = [self._others, *(place for places in self._by.values() for place in places.values())]
+        return {
+            "delivered": _by_bound([place.delivered for place in places]),
+            "acked": _by_bound([place.acked for place in places]),
+        }
+
     def metrics(self) -> Iterator[Metric]:
         entries = [(key, list(places.values())) for key, places in self._by.items()]
         entries.append((OTHERS, [self._others]))
@@ -70,6 +79,11 @@ class Latencies:
             "From when a message was taken (or due) to its acknowledgement; not of subscriptions with ack:auto.",
             [(label, _acked(places)) for label, (_, places) in zip(labels, entries, strict=True)],
         )  # fmt: skip
+
+
+def _by_bound(counts: list[list[int]]) -> dict[str, int]:
+    names = [*map(str, BOUNDS_MS), "more"]
+    return {name: sum(each) for name, each in zip(names, zip(*counts, strict=True), strict=True)}
 
 
 def _delivered(places: Iterable[Latency]) -> Histogram:

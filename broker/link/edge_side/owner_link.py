@@ -152,12 +152,12 @@ class OwnerLink:
         """There is a stream (whether anybody hears it remains to be seen)."""
         return self._stream is not None
 
-    def ask(self, question: bytes, done: Done, edges: bool = False) -> None:
-        """Asks the owner something that concerns no slot in particular (questions.py), or all other edges by it."""
+    def ask(self, question: bytes, done: Done, edges: bool = False, edge: str = "") -> None:
+        """Asks the owner something that concerns no slot in particular (questions.py), or other edges by it."""
         if self._stream is None:
             done(None, "there is no connection to it")
             return
-        self._send_up(self.asked.ask(question, done, edges))
+        self._send_up(self.asked.ask(question, done, edges, edge))
 
     def tell(self, end: _End, told: pb.Told) -> None:
         """What another edge wanted to know, if that is still the stream it asked by."""

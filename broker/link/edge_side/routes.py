@@ -113,13 +113,13 @@ class Routes:
             link.ask(question, partial(done, link.owner))
         return [link.owner for link in links]
 
-    def ask_edges(self, question: bytes, done: Callable[[bytes | None, str], None]) -> None:
-        """Asks all other edges, by an owner (link/edge_relay.py)."""
+    def ask_edges(self, question: bytes, done: Callable[[bytes | None, str], None], edge: str = "") -> None:
+        """Asks all other edges, or that one alone, by an owner (link/edge_relay.py)."""
         link = next((link for link in self.links.values() if link.up), None)
         if link is None:
             done(None, "no owner is reached, and edges are asked by one")
             return
-        link.ask(question, done, edges=True)
+        link.ask(question, done, edges=True, edge=edge)
 
     def unserved(self) -> int:
         """Slots of which no owner has said that it serves them: nobody leads them, or their leader takes over."""

@@ -106,7 +106,7 @@ class Shard:
         """The slot whose engine has thrown, if that is why it stopped."""
         self.engines: dict[int, Engine] = {}
         self._budget = Budget(settings.engine.max_queues, memory, settings.engine.timed_queues)
-        self.memory = self._budget.memory
+        self.memory, self.latencies = self._budget.memory, self._budget.latencies
         self.wildcards = Wildcards()
         self._wall_ms = (steady or clock).wall_ms
         self._schedule = schedule

@@ -255,7 +255,9 @@ class Views:
         sums["messages"] = sums["waiting"] + sums["delivering"] + sums["scheduled"]
         journal = self._shard.journal
         disk = {"bytes": journal.disk_bytes(), "free": journal.free_bytes, "space": journal.space.name.lower()}
-        return {**sums, "since_start": done, "disk": disk, "slots": len(self._shard.engines)}
+        timed = self._shard.latencies
+        latency = timed.told() if timed is not None else {}
+        return {**sums, "since_start": done, "disk": disk, "latency": latency, "slots": len(self._shard.engines)}
 
 
 def busy_addresses(shard: Shard) -> Iterator[dict[str, Any] | None]:

@@ -397,14 +397,16 @@ class Manage(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., act: _Optional[str] = ..., address: _Optional[str] = ..., queue: _Optional[str] = ..., routing: _Optional[int] = ..., selector: _Optional[str] = ..., force: bool = ...) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ("id", "question", "edges")
+    __slots__ = ("id", "question", "edges", "edge")
     ID_FIELD_NUMBER: _ClassVar[int]
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
+    EDGE_FIELD_NUMBER: _ClassVar[int]
     id: int
     question: bytes
     edges: bool
-    def __init__(self, id: _Optional[int] = ..., question: _Optional[bytes] = ..., edges: bool = ...) -> None: ...
+    edge: str
+    def __init__(self, id: _Optional[int] = ..., question: _Optional[bytes] = ..., edges: bool = ..., edge: _Optional[str] = ...) -> None: ...
 
 class Told(_message.Message):
     __slots__ = ("id", "answer", "failed")

@@ -88,9 +88,11 @@ class Relay:
     def __init__(self, answer: object = None, why: str = "", silent: bool = False) -> None:
         self.answer, self.why, self.silent = answer, why, silent
         self.asked: list[dict] = []
+        self.named: list[str] = []
 
-    def ask_edges(self, question, done):
+    def ask_edges(self, question, done, edge=""):
         self.asked.append(json.loads(question))
+        self.named.append(edge)
         if not self.silent:
             told = None if self.answer is None else msgspec.json.encode(self.answer)
             asyncio.get_running_loop().call_soon(done, told, self.why)
@@ -114,7 +116,7 @@ async def test_one_edge_is_asked_for_by_its_name():
     assert await edges(relay, "e1", "e2").ask({"kind": "connection", "edge": "e2"}) == ([{"total": 2}], [])
     with pytest.raises(Problem, match="no edge 'e7'"):
         await edges(relay, "e1").ask({"kind": "connection", "edge": "e7"})
-    assert len(relay.asked) == 1
+    assert len(relay.asked) == 1 and relay.named == ["e2"], "that one alone"
 
 
 async def test_nobody_else_and_nobody_who_answers(monkeypatch: pytest.MonkeyPatch):

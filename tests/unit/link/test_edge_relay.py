@@ -23,9 +23,9 @@ class Owner:
         self.asked: dict[str, list[pb.Ask]] = {}
         self.told: list[pb.Told] = []
 
-    def ask(self, *edges: str, id: int = 7) -> None:
+    def ask(self, *edges: str, id: int = 7, only: str = "") -> None:
         others = {edge: self.asked.setdefault(edge, []).append for edge in edges}
-        self.relay.take([pb.Ask(id=id, question=b"{}", edges=True)], others, self.told.append)
+        self.relay.take([pb.Ask(id=id, question=b"{}", edges=True, edge=only)], others, self.told.append)
 
     def answers(self, edge: str, answer: bytes = b'{"of":1}', failed: str = "") -> None:
         ask = self.asked[edge].pop()
@@ -49,6 +49,20 @@ def test_all_others_are_asked_and_answer_as_one():
     for late in owner.timers:
         late()
     assert len(owner.told) == 1, "said once"
+
+
+def test_one_that_is_named_is_asked_alone():
+    owner = Owner()
+    owner.ask("e1", "e2", only="e2")
+    assert owner.asked["e1"] == [] and len(owner.asked["e2"]) == 1
+    owner.answers("e2")
+    assert list(owner.said.answers) == ["e2"]
+
+
+def test_one_that_is_named_and_not_there_is_answered_at_once():
+    owner = Owner()
+    owner.ask("e1", only="e3")
+    assert owner.asked["e1"] == [] and owner.said == RelayedAnswers({}, {})
 
 
 @pytest.mark.parametrize("why", ["refuses", "is lost", "is silent"])

@@ -69,6 +69,7 @@ def test_an_answer_is_the_same_with_and_without(seed):
         return SimpleNamespace(
             engines={7: world.engine, 8: quiet.engine},
             journal=JOURNAL,
+            latencies=None,
         )
 
     quiet.engine.number = quiet.engine._slot.number = 8

@@ -26,7 +26,7 @@ def views() -> Views:
     slot = world.engine._slot
     slot.addresses["orders.b"].queues["orders.b"].paused = True
     journal = SimpleNamespace(disk_bytes=lambda: 77, free_bytes=99, space=SimpleNamespace(name="ENOUGH"))
-    shard = SimpleNamespace(engines={7: world.engine}, journal=journal)
+    shard = SimpleNamespace(engines={7: world.engine}, journal=journal, latencies=None)
     return Views(shard, SimpleNamespace(wall_ms=lambda: 1_000_000))
 
 

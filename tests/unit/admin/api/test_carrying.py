@@ -53,6 +53,20 @@ async def dead(api: Api, queue: str, count: int) -> None:
                 break
 
 
+async def test_a_limit_is_one_of_all_parts_of_a_queue_together(tmp_path):
+    """It was one of each part: four of them copied four times as many."""
+    async with running(tmp_path, engine={"addresses": {"orders": {"partitions": 4}}}) as api:
+        await send(api, "orders", 24)
+        parts = (await api.get("/queues/orders"))["parts"]
+        assert len(parts) == 4 and sum(bool(part["messages"]) for part in parts) > 1
+        for action, many in (("copy", 3), ("copy", 20), ("move", 5)):
+            told = await api.call("POST", f"/queues/orders/{action}", to=f"{action}-{many}", limit=many)
+            assert (told["done"], told["more"]) == (many, True)
+            assert await depth(api, f"{action}-{many}") == many
+        told = await api.call("POST", "/queues/orders/copy", to="rest", limit=1000)
+        assert (told["done"], told["more"]) == (19, False)
+
+
 async def test_a_purge_of_all_and_of_some(api):
     await api.call("POST", "/queues", 201, address="orders")
     await send(api, "orders", 5)

@@ -9,7 +9,9 @@ import pytest
 from broker.admin.console import policy
 from tests.harness.api import running
 
-SCRIPTS = ["/console/stomp.js", "/console/try.js", "/console/queue.js", "/console/console.js"]
+SCRIPTS = [f"/console/{name}.js" for name in (
+    "stomp", "try", "queue", "plots", "lists", "cluster", "editing", "console",
+)]  # fmt: skip
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ async def test_it_asks_for_what_the_api_has(api):
     script = "".join([(await get(api, path))[1] for path in SCRIPTS])
     document = await api.get("/openapi.json")
     known = {path.removeprefix("/api/v1").replace("{", "${part(") for path in document["paths"]}
-    asked = set(re.findall(r'(?:api\("(?:GET|POST|DELETE)", |look\()["`](/[^"`?]*)', script))
+    asked = set(re.findall(r'(?:api\("(?:GET|POST|PUT|PATCH|DELETE)", |look\()["`](/[^"`?]*)', script))
     assert asked
     heads = {path.split("$")[0].rstrip("/") for path in known}
     assert {path.split("$")[0].rstrip("/") for path in asked} <= heads | {""}

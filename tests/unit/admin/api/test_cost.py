@@ -36,7 +36,7 @@ def views():
         turn.appends.clear()
     space = SimpleNamespace(name="ENOUGH")
     journal = SimpleNamespace(disk_bytes=lambda: 1, free_bytes=1, space=space)
-    return Views(SimpleNamespace(engines=engines, journal=journal), SystemClock())
+    return Views(SimpleNamespace(engines=engines, journal=journal, latencies=None), SystemClock())
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from broker.admin.desk import letters
 from broker.client import connect
+from broker.core.address import Routing
+from broker.core.commands import Prepare, Publish
+from broker.core.ids import slot_of
 from tests.harness.api import Api, running
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_S, eventually
 
 
 @pytest.fixture
@@ -37,6 +43,55 @@ async def test_an_edge_that_there_is_not_has_no_connections(api):
     async with connect(api.url):
         assert (await api.raw("GET", "/connections?edge=typo"))[0] == 404
         assert len((await api.get("/connections"))["items"]) == 1
+
+
+async def test_who_cannot_send_on_is_told_apart_and_what_he_waits_for(tmp_path):
+    full = {"max_size_messages": 2, "full_policy": "BLOCK"}
+    async with running(tmp_path, engine={"addresses": {"orders": full}}) as api:  # noqa: SIM117 (in this order)
+        async with connect(api.url) as sender, connect(api.url):
+            for n in range(2):
+                await sender.send("orders", f"{n}", {"destination-type": "ANYCAST"}, receipt=True)
+
+            async def blocked(many: int) -> list[dict]:
+                async with asyncio.timeout(PATIENCE_S):
+                    while len(found := (await api.get("/connections", blocked="true"))["items"]) != many:
+                        if many:  # what is on its way when an address becomes full passes
+                            await sender.send("orders", "more", {"destination-type": "ANYCAST"})
+                        await asyncio.sleep(0.02)
+                return found
+
+            (row,) = await blocked(1)
+            assert row["blocked_by"] == ["address orders is full"] and row["blocked_bytes"] > 0
+            assert (await api.get(f"/connections/{row['id']}"))["blocked_by"] == row["blocked_by"]
+            (free,) = (await api.get("/connections", blocked="false"))["items"]
+            assert free["id"] != row["id"] and free["blocked_by"] == []
+            await api.call("POST", "/queues/orders/purge")
+            assert await blocked(0) == []
+
+
+async def test_commits_that_are_prepared_and_not_carried_out(api):
+    assert (await api.get("/transactions"))["items"] == []
+    slot, coordinator = slot_of("orders"), (slot_of("orders") + 1) % 256
+    run = letters.made({"destination": "orders"}, b"x", True, 4)
+    with api.broker.admin._api.desk.errand() as errand:
+        await errand.ask(lambda session, seq: Prepare(
+            slot, session, seq, "tx-1", coordinator, [Publish(slot, session, 0, "orders", Routing.ANYCAST, run)]
+        ))  # fmt: skip
+        (row,) = (await api.get("/transactions", sort="-since"))["items"]
+        assert (row["tx"], row["slot"], row["coordinator"]) == ("tx-1", slot, coordinator)
+        assert (row["sends"], row["settles"], row["addresses"]) == (1, 0, ["orders"])
+        status, told = await api.raw("GET", "/transactions?sort=colour")
+        assert status == 400 and "sort" in told["detail"]
+
+
+async def test_the_overview_says_how_long_messages_took(api):
+    await api.call("POST", "/queues", 201, address="orders")
+    async with connect(api.url) as client, client.subscribe("orders", ack="client-individual") as subscription:
+        await client.send("orders", "x", receipt=True)
+        await (await anext(aiter(subscription))).ack(receipt=True)
+    latency = (await api.get("/overview"))["messaging"]["latency"]
+    assert sum(latency["delivered"].values()) == sum(latency["acked"].values()) == 1
+    assert [*latency["delivered"]][:2] + [*latency["delivered"]][-1:] == ["1", "2", "more"]
 
 
 async def test_queues_are_sorted_filtered_and_paged(api):
