@@ -198,6 +198,8 @@ class AdminServer:
     async def stop(self) -> None:
         """Closes the port; open scrapes get a second to finish. May be called twice."""
         runner, self._runner, self.port = self._runner, None, -1
+        if self._api is not None:
+            self._api.stop()
         if self._certificate is not None:
             self._certificate.close()
         if runner is not None:

@@ -235,6 +235,7 @@ class Standalone:
             self.live,
             tokens=self._tokens,
             elsewhere=self.processes,
+            apart=self.processes,
         )
         self.admin.offer(offered)
         self._newcomers = NewPartitions(views, offered.desk, self._names.address_of)

@@ -29,36 +29,41 @@ class QuotaSettings:
 
     max_connections: int = setting(-1, "connections", "that have logged in; -1: no limit", least=-1)
     max_logins: int = setting(
-        -1,
-        "logins",
-        "that are being checked; -1: no limit; not of a user",
-        "anybody can say that he is ada, who would then not come in",
-        least=-1,
-    )
+        -1, "logins", "that are being checked; -1: no limit; not of a user",
+        "anybody can say that he is ada, who would then not come in", least=-1,
+    )  # fmt: skip
     max_subscriptions: int = setting(
-        -1,
-        "subscriptions",
-        "weighted: one for each partition of its address, 256 for a wildcard; -1: no limit",
+        -1, "subscriptions", "weighted: one for each partition of its address, 256 for a wildcard; -1: no limit",
         least=-1,
-    )
+    )  # fmt: skip
     max_unacknowledged: int = setting(
-        -1,
-        "messages",
-        "given to consumers with ack client or client-individual; a window gets what is left; -1: no limit",
-        "what waits for an acknowledgement is kept from others",
-        least=-1,
-    )
+        -1, "messages", "given to consumers with ack client or client-individual; a window gets what is left; -1: no "
+        "limit", "what waits for an acknowledgement is kept from others", least=-1,
+    )  # fmt: skip
     max_transactions: int = setting(-1, "transactions", "open at once; -1: no limit", least=-1)
+    max_queues: int = setting(
+        -1, "queues", "that there are, those of subscribers among them; of a virtual host only; -1: no limit",
+        "who made a queue is not known afterwards, and others may use it", least=-1,
+    )  # fmt: skip
+    max_durable_subscriptions: int = setting(
+        -1, "subscriptions", "durable ones that there are, also those nobody is connected to; of a user: by client-id; "
+        "-1: no limit", "they outlive their connection, and what nobody reads grows", least=-1,
+    )  # fmt: skip
+    max_bytes: int = setting(
+        -1, "bytes", "of messages in queues, in memory and on disk; SEND is refused; of a virtual host only; -1: no "
+        "limit", "of an address: max_size_bytes", least=-1,
+    )  # fmt: skip
+    max_memory_bytes: int = setting(
+        -1, "bytes", "of messages in queues, in memory; SEND is refused; of a virtual host only; -1: no limit",
+        "what is more than engine.queue_memory_bytes in a queue goes to disk", least=-1,
+    )  # fmt: skip
     max_producer_rate: int = setting(
         -1, "messages/s", "sent; what is more is read later; -1: no limit", "as edge.max_producer_rate", least=-1
     )
     max_producer_byte_rate: int = setting(
-        -1,
-        "bytes/s",
-        "of messages sent; what is more is read later; -1: no limit",
-        "a message goes as a whole, and what it is too large is owed",
-        least=-1,
-    )
+        -1, "bytes/s", "of messages sent; what is more is read later; -1: no limit",
+        "a message goes as a whole, and what it is too large is owed", least=-1,
+    )  # fmt: skip
     max_consumer_rate: int = setting(
         -1, "messages/s", "delivered; what is more stays in its queue; -1: no limit", least=-1
     )
@@ -70,8 +75,12 @@ class QuotaSettings:
 _NAMES = tuple(field.name for field in fields(QuotaSettings))
 RATES: tuple[str, ...] = tuple(name for name in _NAMES if name.endswith("_rate"))
 """What waits where it is too much."""
-LIMITS: tuple[str, ...] = tuple(name for name in _NAMES if name not in RATES)
-"""What is refused where it is too much."""
+KEPT: tuple[str, ...] = ("max_queues", "max_durable_subscriptions", "max_bytes", "max_memory_bytes")
+"""What owners keep, whoever is connected: they are asked for it."""
+LIMITS: tuple[str, ...] = tuple(name for name in _NAMES if name not in RATES and name not in KEPT)
+"""What is refused where it is too much, of connections."""
+OF_USERS = "max_durable_subscriptions"
+"""Of KEPT, what can be told of a user: by the client-ids that are his."""
 
 
 class QuotaName(NamedTuple):
@@ -108,6 +117,13 @@ def check_quota(entry: str, quota: QuotaSettings, where: str) -> None:
             f"{where}.max_logins: who logs in has not proven that he is that user, and would keep him out; set it for "
             "ip:* or host:*."
         )
+    for name in KEPT:
+        if getattr(quota, name) >= 0 and kind != "host" and (kind, name) != ("user", OF_USERS):
+            raise ConfigError(
+                f"{where}.{name}: what is kept is of a virtual host, not of who sent or made it; set it for host:* or "
+                f"host:NAME{' (of a user: max_durable_subscriptions)' if kind == 'user' else ''}, or limit the address "
+                "(max_size_bytes, max_size_messages)."
+            )
     for name in RATES:
         if getattr(quota, name) == 0:
             raise ConfigError(

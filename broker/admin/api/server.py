@@ -93,7 +93,17 @@ class Api:
             Configuring(config, self._caller), self.cluster_map, TokenHandlers(tokens),
             Explaining(logins, reading),
         )  # fmt: skip
+        self._beside: list[Callable[[], None]] = []
         self.events = Events(self.gate, self.routes, self._caller.ask)
+
+    def ends(self, stop: Callable[[], None]) -> None:
+        """That ends with it."""
+        self._beside.append(stop)
+
+    def stop(self) -> None:
+        """Ends what runs beside it; may be called twice."""
+        for stop in self._beside:
+            stop()
 
     def routes(self) -> list[ApiOp]:
         """All there are."""

@@ -344,9 +344,13 @@ class Crew:
 
     def stopped(self, why: str) -> None:
         """The owner has: clients are told at once."""
+        self.tell_all("stopped", why)
+
+    def tell_all(self, kind: str, about: Any) -> None:
+        """Nobody answers."""
         for member in self.members:
             if member.talk is not None:
-                member.talk.tell("stopped", why)
+                member.talk.tell(kind, about)
 
     async def change(self, pieces: Iterable[Sequence[Entry]]) -> None:
         """Entries of settings are others now (start.changed): returns when all processes use them. One that is being

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -126,6 +126,16 @@ class EdgeProcesses:
     async def heed_users(self) -> None:
         """The users file has changed: returns when all know it."""
         await self._crew.heed_users()
+
+    # ── quotas of what owners keep ─────────────────────────────────────────────────────────────────
+
+    async def counted_users(self) -> list[str]:
+        """Of all processes (admin/management/kept_quotas.py)."""
+        return [user for users in (await self._crew.ask_all("counted")).values() for user in users]
+
+    def keeps(self, kept: Mapping[str, Sequence[int]]) -> None:
+        """What is kept now, for all processes."""
+        self._crew.tell_all("kept", dict(kept))
 
     # ── the API ────────────────────────────────────────────────────────────────────────────────────
 

@@ -171,6 +171,10 @@ class EdgeWorker:
             self._ids.lost(*about)
         elif kind == "stopped":
             edge.on_stopped(about)
+        elif kind == "counted":
+            return edge.quotas.counted_users()
+        elif kind == "kept":
+            edge.quotas.keeps(about)
         elif kind == "metrics":
             return [(each.name, each.kind, each.help, each.samples) for each in self._metrics(edge)]
         elif kind == "clients":

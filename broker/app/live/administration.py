@@ -14,6 +14,7 @@ from broker.admin.api.ports import ConfigPort, ElsewherePort, May, Owners, Token
 from broker.admin.api.server import Api
 from broker.admin.desk.desk import Desk
 from broker.admin.management.destination_watch import DestinationWatch
+from broker.admin.management.kept_quotas import Apart, KeptQuotas
 from broker.admin.management.management import MessageManagement
 from broker.admin.management.notifications import Notifications
 from broker.admin.management.queue_names import KnownQueues
@@ -25,8 +26,9 @@ from broker.core.commands import Command
 from broker.core.errors import Code, RefusedError
 from broker.core.memory import Memory
 from broker.core.message import Run
-from broker.core.virtual_host import HOST
+from broker.core.virtual_host import HOST, VirtualHost, split
 from broker.edge.access.auth import Authenticator, refusal
+from broker.edge.access.client_ids import fronts
 from broker.edge.access.listener import Listeners
 from broker.edge.access.permissions import Permissions
 from broker.edge.edge import Edge
@@ -147,10 +149,12 @@ def api(
     topology: TopologyPort | None = None,
     tokens: TokensPort | None = None,
     elsewhere: ElsewherePort | None = None,
+    apart: Apart | None = None,
 ) -> Api:
     """The API of this process. submit: commands to the owners, as its edge gives them.
     config: what can be changed while it runs, if that is this process's affair.    topology: of its cluster.
-    tokens: of machines, if it keeps some.    elsewhere: connections of other processes of this broker."""
+    tokens: of machines, if it keeps some.    elsewhere: connections of other processes of this broker.
+    apart: those that count for its quotas."""
     desk = Desk(submit, next_connection_id, edge.next_consumer)
     edge.give_others_to(desk.on_effect)
     name = elsewhere.own_name if elsewhere is not None else ""
@@ -183,6 +187,9 @@ def api(
     queues = KnownQueues(owners, settings.engine.wildcard_delimiter)
     edge.queue_wildcards.found_by(queues.find)
     edge.stream_ends.found_by(queues.find_end)
+    kept = KeptQuotas(owners, edge.quotas, SystemClock(), lambda user: _fronts(settings, user), apart)
+    kept.start()
+    made.ends(kept.stop)
     if settings.edge.notifications:
         told = Notifications(desk, node.about()["id"], SystemClock().wall_ms)
         edge.notified_by(told.take)
@@ -190,3 +197,11 @@ def api(
         told.watch(DestinationWatch(owners, SystemClock(), delimiter, told.take, lambda: edge.quotas.first))
         admin.add(told)
     return made
+
+
+def _fronts(settings: Settings, user: str) -> list[str]:
+    """What names of durable subscriptions of a user begin with, on any port."""
+    host, local = split(user)
+    inside = VirtualHost(host, settings.engine.wildcard_delimiter).inside
+    patterns = {settings.edge.client_ids, *(port.get("client_ids", "") for port in settings.acceptors.values())}
+    return [inside(front) for each in sorted(patterns - {""}) for front in fronts(each, local)]

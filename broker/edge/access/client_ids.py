@@ -44,6 +44,15 @@ def check_durable(patterns: str, user: str, queue: str, knows: Knows) -> None:
         )
 
 
+def fronts(patterns: str, user: str) -> list[str]:
+    """What the names of a user's durable subscriptions begin with, as far as the patterns tell: up to there, or to
+    where its last word ends."""
+    wanted = [front for pattern in prefixes(patterns) if "%u" in (front := pattern.partition(ANY)[0])]
+    # `ada.` says no more than `ada` does.
+    shortest = dict.fromkeys(front if front[-1].isalnum() else front[:-1] for front in wanted)
+    return [front.replace("%u", user) for front in shortest]
+
+
 def _fits(pattern: str, user: str, client_id: str) -> bool:
     # A user may be called `*` or `a*`, by a claim that he chooses himself: that stands for nothing but itself.
     front, star, back = (part.replace("%u", user) for part in pattern.partition(ANY))

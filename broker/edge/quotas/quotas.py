@@ -1,7 +1,8 @@
 """What users, virtual hosts and addresses of clients use, and what they may (edge.quotas). How fast they may send and
 receive stands here too; whoever paces them (rate_limits.py) keeps the meters with the account.
 
-    Account   one of them: what its connections on this edge use together, and the entry that says how much is too much
+    Account   one of them: what its connections on this edge use together, and the entry that says how much is too much;
+              and what owners keep of it (KeptResource), as they have told last
     Usage     what one connection uses, of the accounts that it belongs to: its user's, its host's, its address'
 
 A limit is one of all edges together. Where edges tell each other what their accounts use (Redis) an edge adds what the
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
-from broker.config.quotas import DEFAULT_HOST, EACH, LIMITS, RATES, QuotaSettings, parsed_quota
+from broker.config.quotas import DEFAULT_HOST, EACH, KEPT, LIMITS, RATES, QuotaSettings, parsed_quota
 from broker.config.settings import EdgeSettings
 from broker.core.errors import Code, RefusedError
 from broker.core.metrics import Metric
@@ -32,6 +33,8 @@ from .meters import Meter, Tally, Way
 
 MOST_TOLD: Final = 200
 """Entries that metrics tell of."""
+MOST_USERS: Final = 5000
+"""Users of whom is known what is kept of them: those who came last."""
 
 
 class Resource(IntEnum):
@@ -44,7 +47,17 @@ class Resource(IntEnum):
     TRANSACTIONS = 4
 
 
+class KeptResource(IntEnum):
+    """What owners keep, and are asked for (admin/management/kept.py); in the order of config/quotas.py."""
+
+    QUEUES = 0
+    DURABLE_SUBSCRIPTIONS = 1
+    BYTES = 2
+    MEMORY_BYTES = 3
+
+
 NOTHING: Final = (0,) * len(LIMITS)
+NOTHING_KEPT: Final = (0,) * len(KEPT)
 _FIXES: Final = {
     Resource.CONNECTIONS: "close one, or raise it",
     Resource.LOGINS: "try again in a few seconds",
@@ -52,31 +65,41 @@ _FIXES: Final = {
     Resource.UNACKNOWLEDGED: "subscribe with smaller windows (prefetch-count), or raise it",
     Resource.TRANSACTIONS: "COMMIT or ABORT another one first, or raise it",
 }
+_KEPT_FIXES: Final = {
+    KeptResource.QUEUES: "delete some, or end subscriptions, or raise it",
+    KeptResource.DURABLE_SUBSCRIPTIONS: "UNSUBSCRIBE one by its durable name, or raise it",
+    KeptResource.BYTES: "send again when some messages have been consumed, or raise it",
+    KeptResource.MEMORY_BYTES: "send again when some messages have been consumed, or raise it",
+}
 
 
 class QuotaEntry:
     """One of edge.quotas.    limits   by Resource.    used, refused   by all that it counts for, here.
-    rates, tallies   by rate_limits.Way"""
+    rates, tallies   by rate_limits.Way.    kept_limits, kept, kept_refused   by KeptResource"""
 
-    __slots__ = ("limits", "name", "rates", "refused", "tallies", "used")
+    __slots__ = ("kept", "kept_limits", "kept_refused", "limits", "name", "rates", "refused", "tallies", "used")
 
     def __init__(self, name: str, settings: QuotaSettings) -> None:
         self.name = name
         self.limits = tuple(getattr(settings, limit) for limit in LIMITS)
         self.used = list(NOTHING)
         self.refused = list(NOTHING)
+        self.kept_limits = tuple(getattr(settings, limit) for limit in KEPT)
+        self.kept: Sequence[int] = NOTHING_KEPT
+        self.kept_refused = list(NOTHING_KEPT)
         self.rates = tuple(getattr(settings, rate) for rate in RATES)
         self.tallies = tuple(Tally() for _ in RATES)
 
     def follow(self, before: QuotaEntry) -> None:
         """Counters go on."""
-        self.refused, self.tallies = before.refused, before.tallies
+        self.refused, self.kept_refused, self.tallies = before.refused, before.kept_refused, before.tallies
+        self.kept = before.kept
 
 
 class Account:
-    """One user, host or address (or network of them)."""
+    """One user, host or address (or network of them).    full   by KeptResource: is there as much of it as may be."""
 
-    __slots__ = ("_quotas", "entry", "meters", "used", "who")
+    __slots__ = ("_quotas", "entry", "full", "meters", "used", "who")
 
     def __init__(self, quotas: Quotas, who: str, entry: QuotaEntry) -> None:
         self._quotas = quotas
@@ -85,6 +108,12 @@ class Account:
         self.used = list(NOTHING)
         self.meters: list[Meter | None] = [None] * len(RATES)
         """By rate_limits.Way."""
+        self.full: Sequence[bool] = ()
+        self.keeps(quotas.kept_of(who))
+
+    def keeps(self, kept: Sequence[int]) -> None:
+        """So much of it is kept, as owners have told last."""
+        self.full = [0 <= most <= count for most, count in zip(self.entry.kept_limits, kept, strict=True)]
 
     @property
     def rates(self) -> Sequence[int]:
@@ -126,11 +155,21 @@ class Account:
             f"{_FIXES[what]}",
         )
 
+    def kept_refusal(self, what: KeptResource) -> RefusedError:
+        """The same for what owners keep."""
+        self.entry.kept_refused[what] += 1
+        name, limit = KEPT[what], self.entry.kept_limits[what]
+        return RefusedError(
+            Code.QUOTA,
+            f"{self.who} has {limit} {what.name.lower().replace('_', ' ')} at most, and there are "
+            f'{self._quotas.kept_of(self.who)[what]} (edge.quotas."{self.entry.name}".{name}); {_KEPT_FIXES[what]}',
+        )
+
 
 class Usage:
     """Of one connection."""
 
-    __slots__ = ("_counts", "_quotas", "_windows", "accounts")
+    __slots__ = ("_counts", "_quotas", "_windows", "_withheld", "accounts")
 
     def __init__(self, quotas: Quotas, accounts: Sequence[Account]) -> None:
         self._quotas = quotas
@@ -138,6 +177,41 @@ class Usage:
         self._counts = list(NOTHING)
         self._windows: dict[str, int] = {}
         """Of its subscriptions."""
+        self._withheld: tuple[Account, KeptResource] | None = None
+
+    # ── what owners keep ───────────────────────────────────────────────────────────────────────────
+
+    def sends(self) -> bool:
+        """Before a SEND: may it make the queue that it goes to. Raises RefusedError(QUOTA) where nothing may be sent,
+        because as much is kept as may be."""
+        for account in self.accounts:
+            if True in account.full:
+                for what in (KeptResource.BYTES, KeptResource.MEMORY_BYTES):
+                    if account.full[what]:
+                        raise account.kept_refusal(what)
+        return self.creates()
+
+    def creates(self, durable: bool = False) -> bool:
+        """May it make one more queue (durable: a durable subscription). Where it may not it goes on with those that
+        are there: only their owner knows them, and refuses what is not there (withheld)."""
+        self._withheld = None
+        for account in self.accounts:
+            for what in (KeptResource.QUEUES, KeptResource.DURABLE_SUBSCRIPTIONS)[: 1 + durable]:
+                if account.full[what]:
+                    self._withheld = account, what
+                    return False
+        return True
+
+    def check_queue(self) -> None:
+        """Raises RefusedError(QUOTA) where there may be no other queue: what is asked for always is a new one."""
+        if not self.creates():
+            raise self.withheld() or RefusedError(Code.QUOTA)
+
+    def withheld(self) -> RefusedError | None:
+        """Why what it asked for last was not made; None: not for a quota."""
+        return self._withheld[0].kept_refusal(self._withheld[1]) if self._withheld is not None else None
+
+    # ── what connections use ───────────────────────────────────────────────────────────────────────
 
     def check(self, what: Resource, count: int = 1) -> None:
         """Raises RefusedError(QUOTA) where so much more is too much."""
@@ -216,6 +290,9 @@ class Quotas:
 
     def __init__(self, table: Mapping[str, Mapping[str, Any]]) -> None:
         self.accounts: dict[str, Account] = {}
+        self._kept: Mapping[str, Sequence[int]] = {}
+        self._users: dict[str, None] = {}
+        """Who was here, who came longest ago first."""
         self.edges, self._rank = 1, 0
         self.sends = self.receives = False
         """Has any entry a rate for what is sent, for what is received."""
@@ -266,6 +343,41 @@ class Quotas:
         if account.idle and self.accounts.get(account.who) is account:
             del self.accounts[account.who]
 
+    # ── what owners keep ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def asks_owners(self) -> bool:
+        """Is anything limited that only they know."""
+        return any(max(entry.kept_limits) >= 0 for entry in self._entries.values())
+
+    def counted_users(self) -> list[str]:
+        """Who has a limit of durable subscriptions, of those who were here: whoever comes back at once is to find his
+        count."""
+        what = KeptResource.DURABLE_SUBSCRIPTIONS
+        return [user for user in self._users if (entry := self._entry("user", user)) and entry.kept_limits[what] >= 0]
+
+    def _remember(self, user: str) -> None:
+        self._users.pop(user, None)
+        self._users[user] = None
+        if len(self._users) > MOST_USERS:
+            del self._users[next(iter(self._users))]
+
+    def keeps(self, kept: Mapping[str, Sequence[int]]) -> None:
+        """So much all owners keep together: user:NAME or host:NAME → by KeptResource. Who is not named has nothing."""
+        self._kept = kept
+        for entry in self._entries.values():
+            entry.kept = NOTHING_KEPT
+        for who, counts in kept.items():
+            kind, _, name = who.partition(":")
+            if (found := self._entry(kind, name)) is not None:
+                found.kept = [had + more for had, more in zip(found.kept, counts, strict=True)]
+        for account in self.accounts.values():
+            account.keeps(self.kept_of(account.who))
+
+    def kept_of(self, who: str) -> Sequence[int]:
+        """As owners have told last, by KeptResource."""
+        return self._kept.get(who, NOTHING_KEPT)
+
     # ── other edges ────────────────────────────────────────────────────────────────────────────────
 
     def shared_by(self, edges: int, rank: int) -> None:
@@ -314,11 +426,15 @@ class Quotas:
             return []
         return [
             family("stomp_quota_limit", "gauge", "Limits of edge.quotas, of all edges together; of an entry with * "
-                   "for each that it counts for.", _LIMITS, _RATES),
+                   "for each that it counts for.", _LIMITS, _KEPT, _RATES),
             family("stomp_quota_used", "gauge", "What all that an entry of edge.quotas counts for use at this edge, "
                    "together.", (LIMITS, lambda entry: entry.limits, lambda entry: entry.used)),
+            family("stomp_quota_kept", "gauge", "What all owners together keep of what an entry of edge.quotas counts "
+                   "for, as they told this edge last: the same at each edge.",
+                   (KEPT, lambda entry: entry.kept_limits, lambda entry: entry.kept)),
             family("stomp_quota_refused_total", "counter", "Requests that a limit of edge.quotas has refused (1513).",
-                   (LIMITS, lambda entry: entry.limits, lambda entry: entry.refused)),
+                   (LIMITS, lambda entry: entry.limits, lambda entry: entry.refused),
+                   (KEPT, lambda entry: entry.kept_limits, lambda entry: entry.kept_refused)),
             family("stomp_quota_passed_total", "counter", "Messages or bytes that a rate of edge.quotas has let by at "
                    "this edge.", (RATES, lambda entry: entry.rates, lambda entry: [of.passed for of in entry.tallies])),
             family("stomp_quota_waits_total", "counter", "How often a connection or consumer has had to wait for a "
@@ -329,8 +445,12 @@ class Quotas:
     # ── who it is ──────────────────────────────────────────────────────────────────────────────────
 
     def _named(self, kind: str, name: str) -> Account | None:
-        entry = self._entries.get((kind, name)) or self._entries.get((kind, EACH))
-        return self._account(f"{kind}:{name}", entry)
+        if kind == "user":
+            self._remember(name)
+        return self._account(f"{kind}:{name}", self._entry(kind, name))
+
+    def _entry(self, kind: str, name: str) -> QuotaEntry | None:
+        return self._entries.get((kind, name)) or self._entries.get((kind, EACH))
 
     def _from(self, ip: str) -> Account | None:
         if self._networks:
@@ -360,6 +480,7 @@ _Values = Callable[[QuotaEntry], Sequence[int]]
 _Column = tuple[Sequence[str], _Values, _Values]
 """Names of limits, what they are (below 0: none), and what is told of each."""
 _LIMITS: Final[_Column] = (LIMITS, lambda entry: entry.limits, lambda entry: entry.limits)
+_KEPT: Final[_Column] = (KEPT, lambda entry: entry.kept_limits, lambda entry: entry.kept_limits)
 _RATES: Final[_Column] = (RATES, lambda entry: entry.rates, lambda entry: entry.rates)
 
 

@@ -53,6 +53,13 @@ def sending(session: Session, rights: Rights, route: Route) -> bool:
     return ADDRESS in allowed and (DURABLE in allowed or _topic(session, route.address, route.routing, route.queue))
 
 
+def creating(session: Session, route: Route) -> bool:
+    """The same with what edge.quotas leaves. Raises RefusedError(QUOTA) as well."""
+    rights, usage = session.rights, session.usage
+    allowed = (rights is None or sending(session, rights, route)) and route.create
+    return allowed if usage is None else usage.sends() and allowed
+
+
 def attached(address: str, routing: Routing, queue: str | None) -> tuple[str | None, ...]:
     """The queues that a SUBSCRIBE may be attached to, as permissions name them; None: one of its own."""
     if queue is not None:
@@ -88,6 +95,13 @@ def subscribing(session: Session, wish: ReadingAsked) -> bool:
     # By the settings a plain name is a queue; the owner may know better, and then asks for nothing more.
     plain = wish.routing is Routing.UNSET and wish.queue is None
     return ADDRESS in allowed and DURABLE in allowed and (OWN in allowed or not plain)
+
+
+def always_new(session: Session, wish: ReadingAsked) -> bool:
+    """Is the queue of such a SUBSCRIBE one of its own, that is made for it."""
+    if wish.address.startswith(TEMPORARY):
+        return True
+    return not wish.durable and _topic(session, wish.address, wish.routing, wish.queue)
 
 
 def deleting(session: Session, address: str, queue: str) -> None:

@@ -28,7 +28,7 @@ from ..session.compressing import Deflating
 from ..session.parts import ReadingHalf
 from ..session.session import Session
 from . import management
-from .authorising import sending
+from .authorising import creating, sending
 from .subscribing import subscribe_reply
 
 PENDING_BODY_BYTES = 4 * 1024 * 1024
@@ -89,8 +89,12 @@ class Publisher:
             head = event.head
         receipts = event.receipts
         session = self._session
-        rights = session.rights
-        self._create = route.create if rights is None else sending(session, rights, route) and route.create
+        if session.usage is not None:
+            self._create = creating(session, route)
+        elif session.rights is None:  # creating() in line
+            self._create = route.create
+        else:
+            self._create = sending(session, session.rights, route) and route.create
         if "transaction" in head.headers:
             self._into_transaction(event, route)
             return
@@ -135,7 +139,7 @@ class Publisher:
 
     def _to_all(self, event: Sends, route: Route) -> None:
         """Frames for several destinations, or several times: all of it happens or nothing does."""
-        session, rights = self._session, self._session.rights
+        session = self._session
         if session.edge.singly is not None and len(event.records) > 1:
             # Each frame is taken or refused for itself.
             first, rest = event.cut(1)
@@ -144,7 +148,7 @@ class Publisher:
             return
         parts: list[Publish | Settle] = []
         for each in route.copies:
-            self._create = each.create if rights is None else sending(session, rights, each) and each.create
+            self._create = creating(session, each)
             own = event if each.shown is None else each.shown.sends(event)
             if each.again is not None:
                 parts += [self._recurring(own.head, record, each, each.again) for record in own.records]
@@ -203,8 +207,7 @@ class Publisher:
         route = session.entrance.routes.of(Head(b"", {"destination": name}, 0, False))
         if route.private is not None:
             raise RefusedError(Code.BAD_HEADER, f"reply-to:{name[:50]} is no place for an answer")
-        create = (session.rights is None or sending(session, session.rights, route)) and route.create
-        return ReplyTo(route.slot, route.address, route.routing, route.queue, create)
+        return ReplyTo(route.slot, route.address, route.routing, route.queue, creating(session, route))
 
     # ── temporary destinations ─────────────────────────────────────────────────────────────────────
 
@@ -352,8 +355,7 @@ class Publisher:
             if (name := private.reply) is not None:
                 head = self._session.temporaries.head(event.head, name)
                 event = BodyStart(event.command, head, event.length, event.receipt)
-        rights = self._session.rights
-        self._create = route.create if rights is None else sending(self._session, rights, route) and route.create
+        self._create = creating(self._session, route)
         if self._marks is not None:
             event = self._marks.body(event)
         if "transaction" in event.head.headers:

@@ -29,7 +29,7 @@ from broker.wire.writer import error_frame, escape
 
 from ..access.acceptor import Entrance
 from ..access.auth import ANONYMOUS, Principal
-from ..access.permissions import CREATE, Rights, not_created
+from ..access.permissions import Rights
 from ..destinations.temporary import Temporaries
 from ..quotas.quotas import Resource, Usage
 from ..subscriptions.subscription import SlotSubscription
@@ -40,6 +40,7 @@ from ..transport.tcp import peer_host
 from . import audit_trail
 from .blocked_sends import BlockedSends
 from .client_notices import endings, filled, notice, temporary
+from .not_made import not_made
 from .open_errors import to_be_told
 from .outbound import Outbound
 from .parts import EdgeServices, ReadingHalf
@@ -374,11 +375,9 @@ class Session(SessionLife):
         if self._doomed and seq in self._doomed and code is Code.NO_SUCH_SUBSCRIPTION:
             # Its queue went without this edge hearing of it: the name must not stay behind.
             self.edge.directory.names.release(*self._doomed.pop(seq), lambda answer: None)
-        if code is Code.NOT_ALLOWED and self.rights is None:
-            code = Code.NO_SUCH_DESTINATION  # it was not to be made, whoever asks (Destination.create)
-        elif code is Code.NOT_ALLOWED:
-            self.edge.counters.deny(CREATE)
-            detail = not_created(self.principal, detail)
+        if code is Code.NOT_ALLOWED:
+            told = not_made(self.usage, self.rights, self.principal, detail, self.edge.counters.deny)
+            code, detail = told.code, told.detail
         if not seq:
             self.fail(code, detail, at_once=self.leaving)
             return

@@ -28,6 +28,7 @@ from broker.engine.state.tx_parts import Prepared
 from broker.engine.state.why_queue_waits import why
 from broker.seams.clock import Clock, Later
 
+from .kept import kept_of_slot, sum_of
 from .known_slots import KnownSlots
 
 if TYPE_CHECKING:
@@ -259,6 +260,15 @@ class Views:
         latency = timed.told() if timed is not None else {}
         return {**sums, "since_start": done, "disk": disk, "latency": latency, "slots": len(self._shard.engines)}
 
+    def kept(self, question: Question) -> Work:
+        """What edge.quotas counts, by whom it counts for (kept.py). fronts: of names of durable subscriptions →
+        user."""
+        fronts = question["fronts"]
+        found = yield from self._known.look(
+            msgspec.json.encode(question), self._led(), lambda slot: kept_of_slot(slot, fronts)
+        )
+        return {"kept": sum_of(found)}
+
 
 def busy_addresses(shard: Shard) -> Iterator[dict[str, Any] | None]:
     """Of the addresses that the settings name, in the slots led here, bit by bit (engine/state/depth.py)."""
@@ -405,5 +415,6 @@ _KINDS: dict[str, Callable[[Views, Question], Work]] = {
     "consumers": Views.consumers,
     "queue": Views.queue,
     "totals": Views.totals,
+    "kept": Views.kept,
     "transactions": Views.transactions,
 }

@@ -9,7 +9,7 @@ import pytest
 from broker.config.checks import check
 from broker.config.settings import EdgeSettings, Settings
 from broker.core.errors import Code, ConfigError, RefusedError
-from broker.edge.access.client_ids import check_client_id, check_durable
+from broker.edge.access.client_ids import check_client_id, check_durable, fronts
 from broker.edge.access.users import User
 from broker.edge.transport.inside import InsideChannel
 
@@ -127,3 +127,8 @@ async def test_a_durable_name_does_not_reach_into_the_names_of_another() -> None
     other, _ = joined(bench, "ada", "ada")
     other.receive(b"SUBSCRIBE\nid:1\ndestination:/topic/news\ndurable-subscription-name:inbox\n\n\0")
     assert not other.closed
+
+
+def test_fronts_are_what_names_of_durable_subscriptions_begin_with() -> None:
+    assert fronts("%u,%u.*,%u-*,%u_*,%u:*,%u/*", "ada") == ["ada"]
+    assert fronts("app-%u-*,x.%u,*", "ada") == ["app-ada", "x.ada"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.core.commands import UNLIMITED, Subscribe
+from broker.core.commands import UNLIMITED, Publish, Subscribe
 from broker.core.errors import Code, RefusedError
 from broker.edge.quotas.quotas import Quotas, Resource
 
@@ -228,3 +228,85 @@ async def test_windows_from_before_a_limit_count():
         session.usage.window("2", 10, 10)
     session.receive(b"UNSUBSCRIBE\nid:1\n\n\0")
     assert session.usage.accounts[0].used[Resource.UNACKNOWLEDGED] == 0
+
+
+# ── what owners keep ───────────────────────────────────────────────────────────────────────────────
+
+
+def asked(own: Bench, kind: type) -> Any:
+    return [command for command in own.port.commands if isinstance(command, kind)][-1]
+
+
+async def test_a_host_with_as_many_queues_as_it_may_have_uses_those_that_are_there():
+    own = bench(host_each={"max_queues": 2})
+    session, socket = connected(own)
+    send = b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0"
+    session.receive(send)
+    assert asked(own, Publish).create
+    own.edge.quotas.keeps({"host:/": (2, 0, 0, 0)})
+    session.receive(send)
+    assert not asked(own, Publish).create and session.connected, "whether it is there only its owner knows"
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
+    assert not asked(own, Subscribe).create
+    session.refused(asked(own, Publish).seq, Code.NOT_ALLOWED, "'a' does not exist and would have to be created")
+    session.done(1)
+    assert "host:/ has 2 queues at most, and there are 2" in refusal(socket)
+
+
+async def test_a_subscriber_has_a_queue_of_his_own_and_is_refused_at_once():
+    own = bench(host_each={"max_queues": 2})
+    session, socket = connected(own)
+    own.edge.quotas.keeps({"host:/": (2, 0, 0, 0)})
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:/topic/a\n\n\0")
+    assert "host:/ has 2 queues at most" in refusal(socket)
+    again, _ = connected(own)
+    own.edge.quotas.keeps({"host:/": (1, 0, 0, 0)})
+    again.receive(b"SUBSCRIBE\nid:1\ndestination:/topic/a\n\n\0")
+    assert asked(own, Subscribe).create and again.connected
+
+
+async def test_a_user_has_so_many_durable_subscriptions_and_comes_back_to_those():
+    own = bench(user_each={"max_durable_subscriptions": 1})
+    session, socket = connected(own)
+    session.lost()
+    assert own.edge.quotas.counted_users() == ["anonymous"] and own.edge.quotas.asks_owners, "he may come back"
+    session, socket = connected(own)
+    own.edge.quotas.keeps({"user:anonymous": (0, 1, 0, 0)})
+    session.has_client_id("anonymous")
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:/topic/a\ndurable-subscription-name:x\n\n\0")
+    command = asked(own, Subscribe)
+    assert command.durable and not command.create
+    session.receive(b"SUBSCRIBE\nid:2\ndestination:/topic/a\n\n\0")
+    assert asked(own, Subscribe).create, "one that goes with its connection is not durable"
+    command = next(each for each in own.port.commands if isinstance(each, Subscribe) and each.durable)
+    session.refused(command.seq, Code.NOT_ALLOWED, "…")
+    assert session.closed or b"ERROR" in bytes(socket.sent)
+
+
+async def test_a_host_that_keeps_as_many_bytes_as_it_may_is_sent_nothing_more():
+    for kept, limit in ((100, 60), "max_bytes"), ((60, 60), "max_memory_bytes"):
+        own = bench(host_each={limit: 60})
+        session, socket = connected(own)
+        own.edge.quotas.keeps({"host:/": (1, 0, 59, 59)})
+        session.receive(b"SEND\ndestination:/queue/a\n\nx\0")
+        assert session.connected and asked(own, Publish)
+        own.edge.quotas.keeps({"host:/": (1, 0, *kept)})
+        session.receive(b"SEND\ndestination:/queue/a\n\nx\0")
+        said, held = refusal(socket), kept[limit != "max_bytes"]
+        assert limit in said and f"there are {held}" in said
+        found = {metric.name: metric.samples for metric in own.edge.quotas.metrics()}
+        assert found["stomp_quota_kept"] == [({"quota": "host:*", "limit": limit}, float(held))]
+        assert ({"quota": "host:*", "limit": limit}, 1.0) in found["stomp_quota_refused_total"]
+
+
+def test_what_is_kept_counts_for_who_comes_later_and_for_other_limits():
+    own = quotas({"host:*": {"max_queues": 5}})
+    own.keeps({"host:shop": (5, 0, 0, 0), "host:/": (1, 0, 0, 0)})
+    usage = own.usage("ada", "shop", "::1")
+    assert usage is not None and not usage.creates()
+    own.replace({"host:*": {"max_queues": 6}})
+    usage.belongs(own.of("ada", "shop", "::1"))
+    assert usage.creates()
+    own.replace({"host:shop": {"max_queues": 1}})
+    usage.belongs(own.of("ada", "shop", "::1"))
+    assert not usage.creates() and not own.usage("ada", "other", "::1")

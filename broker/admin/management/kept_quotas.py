@@ -1,0 +1,128 @@
+"""What owners keep of users and virtual hosts, for edge.quotas: owners tell nobody, so they are asked.
+
+    LOOK_S after an answer      all owners: what is kept of each host, and of each user who was here and has a limit
+    the sum                     to the quotas of this process, and of its edge processes where it has some
+
+So a limit is of the whole cluster, with and without Redis, and may be passed by what is made or sent within about a
+second.
+
+Rule: nobody is asked where no entry limits what owners keep; a look takes one SPARE-th of the time at most. An answer
+that is not whole changes nothing: what was known before counts on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from broker.seams.clock import Clock
+
+from ..api.ports import Owners
+
+log = logging.getLogger("stampede.admin")
+
+LOOK_S: Final = 1.0
+SPARE: Final = 20
+MOST_USERS: Final = 20_000
+"""Users of one question; whoever is beyond has no limit, and the log says so."""
+PIECE: Final = 500
+"""Users or rows gone through in one step."""
+KeptCounts = Mapping[str, Sequence[int]]
+"""user:NAME or host:NAME → what is kept of it, by KeptResource (edge/quotas/quotas.py)."""
+
+
+class KeptCounting(Protocol):
+    """Whose limits these are (edge/quotas/quotas.py)."""
+
+    @property
+    def asks_owners(self) -> bool:
+        """Is anything limited that owners keep."""
+        ...
+
+    def counted_users(self) -> Sequence[str]: ...
+    def keeps(self, kept: KeptCounts) -> None: ...
+
+
+class Apart(Protocol):
+    """Processes of this broker that have clients of their own (app/edges)."""
+
+    async def counted_users(self) -> Sequence[str]: ...
+    def keeps(self, kept: KeptCounts) -> None: ...
+
+
+class KeptQuotas:
+    """See the head of this file. fronts   what names of durable subscriptions of a user begin with."""
+
+    def __init__(
+        self, owners: Owners, counting: KeptCounting, clock: Clock, fronts: Callable[[str], Iterable[str]],
+        apart: Apart | None = None,
+    ) -> None:  # fmt: skip
+        self._owners = owners
+        self._counting = counting
+        self._clock = clock
+        self._fronts = fronts
+        self._apart = apart
+        self._told = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Looks from now on."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="kept quotas")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            began = self._clock.monotonic()
+            if self._counting.asks_owners:
+                try:
+                    await self.look()
+                except Exception:
+                    log.exception("asking owners for what edge.quotas limits: internal error")
+            await asyncio.sleep(max(LOOK_S, SPARE * (self._clock.monotonic() - began)))
+
+    async def look(self) -> None:
+        """Once."""
+        fronts = await self._fronts_of(await self._users())
+        answers, missing = await self._owners.ask({"kind": "kept", "fronts": fronts})
+        if missing:
+            who = ", ".join(sorted(each.owner for each in missing)[:5])
+            self._warn(f"edge.quotas goes on with what was kept before: {who} did not say what is kept now")
+            return
+        sums: dict[str, list[int]] = {}
+        for answer in answers:
+            for seen, (who, counts) in enumerate(answer["kept"].items(), 1):
+                had = sums.get(who)
+                sums[who] = counts if had is None else [one + more for one, more in zip(had, counts, strict=True)]
+                if not seen % PIECE:
+                    await asyncio.sleep(0)
+        self._counting.keeps(sums)
+        if self._apart is not None:
+            self._apart.keeps(sums)
+
+    async def _users(self) -> Sequence[str]:
+        users = set(self._counting.counted_users())
+        if self._apart is not None:
+            users.update(await self._apart.counted_users())
+        if len(users) > MOST_USERS:
+            self._warn(f"{len(users)} users have a max_durable_subscriptions of edge.quotas; it holds for {MOST_USERS}")
+        else:
+            self._told = ""
+        return sorted(users)[:MOST_USERS]
+
+    async def _fronts_of(self, users: Sequence[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for seen, user in enumerate(users, 1):
+            found.update(dict.fromkeys(self._fronts(user), user))
+            if not seen % PIECE:
+                await asyncio.sleep(0)
+        return found
+
+    def _warn(self, what: str) -> None:
+        if what != self._told:
+            self._told = what
+            log.warning("%s", what)

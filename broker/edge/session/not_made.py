@@ -1,0 +1,26 @@
+"""What a client is told whose command an owner has not carried out because it would have made something.
+
+Rule: the owner says that something is not there; why it was not to be made only this side knows: a quota is full, the
+user lacks the right, or the port makes nothing for anybody. Must not know sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.core.errors import Code, RefusedError
+
+from ..access.permissions import CREATE, Rights, not_created
+from ..quotas.quotas import Usage
+
+
+def not_made(
+    usage: Usage | None, rights: Rights | None, user: str, detail: str, deny: Callable[[str], None]
+) -> RefusedError:
+    """deny: counts that an operation was refused. The quota first: without the right nothing was withheld for it."""
+    if usage is not None and (short := usage.withheld()) is not None:
+        return short
+    if rights is None:
+        return RefusedError(Code.NO_SUCH_DESTINATION, detail)  # whoever asks (Destination.create)
+    deny(CREATE)
+    return RefusedError(Code.NOT_ALLOWED, not_created(user, detail))

@@ -1,0 +1,65 @@
+"""What virtual hosts and users have in the slots led here, whoever is connected: for edge.quotas.
+
+    host:NAME   queues, durable subscriptions, bytes of messages, and those of them in memory (host:/: the default one)
+    user:NAME   durable subscriptions, by the fronts of their names that the question says are his
+
+Rule: reads a slot in steps and changes nothing. Must not know what is too much.
+"""
+
+# Example. fronts {"ada": "ada", "ada.eu": "ada.eu"}; the durable subscriptions
+#     ada.inbox        is one of ada
+#     ada.eu.inbox     is one of ada.eu: the longest front that ends where a word does
+#     adam.inbox       is nobody's
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Final
+
+from broker.core.virtual_host import host_of
+from broker.engine.state.slot import Slot
+
+PIECE: Final = 200
+"""Queues of one step: half a millisecond."""
+Counts = dict[str, list[int]]
+"""host:NAME or user:NAME → queues, durable subscriptions, bytes, bytes in memory."""
+
+
+def kept_of_slot(slot: Slot, fronts: Mapping[str, str]) -> Generator[None, None, Counts]:
+    """Of one slot."""
+    found: Counts = {}
+    hosts: dict[str, str] = {}
+    for seen, queue in enumerate(list(slot.queues.values()), 1):
+        if not seen % PIECE:
+            yield
+        if queue.hidden or queue.deleted:
+            continue
+        address = queue.address
+        who = hosts.get(address) or hosts.setdefault(address, f"host:{host_of(address) or '/'}")
+        counts = found.get(who) or found.setdefault(who, [0, 0, 0, 0])
+        counts[0] += 1
+        counts[1] += queue.subscription
+        counts[2] += queue.nbytes + queue.pages.nbytes
+        counts[3] += queue.nbytes
+        if queue.subscription and fronts and (user := user_of(queue.name, fronts)):
+            found.setdefault(f"user:{user}", [0, 0, 0, 0])[1] += 1
+    return found
+
+
+def user_of(name: str, fronts: Mapping[str, str]) -> str:
+    """Whose durable subscription it is; empty: nobody's of these."""
+    for end in range(len(name), 0, -1):
+        # A front ends where a word of the name does: behind a mark, or before one.
+        if (end == len(name) or not (name[end].isalnum() and name[end - 1].isalnum())) and name[:end] in fronts:
+            return fronts[name[:end]]
+    return ""
+
+
+def sum_of(parts: Iterable[Mapping[str, Iterable[int]]]) -> Counts:
+    """Of several slots, or of several owners."""
+    sums: Counts = {}
+    for part in parts:
+        for who, counts in part.items():
+            had = sums.get(who, (0, 0, 0, 0))
+            sums[who] = [one + more for one, more in zip(had, counts, strict=True)]
+    return sums

@@ -1,0 +1,96 @@
+"""What owners keep for quotas: asked of all, summed, told to all processes; nobody is asked in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from broker.admin.api.ports import Missing
+from broker.admin.management import kept_quotas
+from broker.admin.management.kept_quotas import KeptQuotas
+from broker.seams.clock import SystemClock
+
+
+class Owners:
+    """Two of them."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.missing: list[Missing] = []
+
+    async def ask(self, question: Any) -> tuple[list[Any], list[Missing]]:
+        self.asked.append(question)
+        answers = [{"kept": {"host:/": [1, 0, 5, 5]}}, {"kept": {"host:/": [2, 1, 5, 0], "user:ada": [0, 1, 0, 0]}}]
+        return answers[len(self.missing) :], self.missing
+
+
+class Counting:
+    def __init__(self, *users: str) -> None:
+        self.users = users
+        self.asks_owners = True
+        self.told: Any = None
+        self.heard = asyncio.Event()
+
+    def counted_users(self) -> Any:
+        return self.users
+
+    def keeps(self, kept: Any) -> None:
+        self.told = kept
+        self.heard.set()
+
+
+class Apart(Counting):
+    async def counted_users(self) -> Any:  # type: ignore[override]
+        return self.users
+
+
+def made(owners: Owners, counting: Counting, apart: Apart | None = None) -> KeptQuotas:
+    return KeptQuotas(owners, counting, SystemClock(), lambda user: [user, f"app-{user}"], apart)
+
+
+SUM = {"host:/": [3, 1, 10, 5], "user:ada": [0, 1, 0, 0]}
+
+
+async def test_the_sum_of_all_owners_is_told_to_all_processes():
+    owners, counting, apart = Owners(), Counting("ada"), Apart("bob", "ada")
+    await made(owners, counting, apart).look()
+    assert counting.told == apart.told == SUM
+    assert owners.asked[0]["fronts"] == {"ada": "ada", "app-ada": "ada", "bob": "bob", "app-bob": "bob"}
+
+
+async def test_an_answer_that_is_not_whole_changes_nothing(caplog: pytest.LogCaptureFixture):
+    owners, counting = Owners(), Counting("ada")
+    look = made(owners, counting).look
+    owners.missing = [Missing("owner-1", "it has not answered")]
+    await look()
+    assert counting.told is None and "owner-1 did not say" in caplog.text
+    owners.missing = []
+    await look()
+    assert counting.told == SUM
+
+
+async def test_more_users_than_fit_are_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    monkeypatch.setattr(kept_quotas, "MOST_USERS", 1)
+    owners = Owners()
+    look = made(owners, Counting("bob", "ada")).look
+    for _ in range(2):
+        await look()
+    assert set(owners.asked[0]["fronts"].values()) == {"ada"} and caplog.text.count("it holds for 1") == 1
+
+
+async def test_nobody_is_asked_without_a_limit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kept_quotas, "LOOK_S", 0.01)
+    monkeypatch.setattr(logging.getLogger("stampede.admin"), "disabled", True)
+    owners, counting = Owners(), Counting()
+    counting.asks_owners = False
+    kept = made(owners, counting)
+    kept.start()
+    await asyncio.sleep(0.05)
+    assert not owners.asked
+    counting.asks_owners = True
+    async with asyncio.timeout(30):
+        await counting.heard.wait()
+    kept.stop()

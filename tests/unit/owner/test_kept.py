@@ -1,0 +1,59 @@
+"""What virtual hosts and users have, whoever is connected: counted in steps, by host and by the fronts of names."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from broker.owner.shard import kept
+from broker.owner.shard.kept import kept_of_slot, sum_of, user_of
+from broker.owner.shard.views import Views
+from tests.unit.engine.world import MULTICAST, World, bodies
+
+FRONTS = {"ada": "ada", "ada.eu": "ada.eu", "$host/shop.ada": "$host/shop.ada", "app-bob": "bob"}
+
+
+@pytest.mark.parametrize(
+    ("name", "user"),
+    [
+        ("ada.inbox", "ada"), ("ada.eu.inbox", "ada.eu"), ("adam.inbox", ""), ("ada", "ada"), ("ada-1.x", "ada"),
+        ("ada.europe", "ada"), ("$host/shop.ada.x", "$host/shop.ada"), ("shop.ada.x", ""), ("bob.x", ""),
+        ("app-bob-7.x", "bob"),
+    ],
+)  # fmt: skip
+def test_a_durable_subscription_is_of_the_longest_front_that_ends_with_a_word(name: str, user: str):
+    assert user_of(name, FRONTS) == user
+
+
+def test_all_queues_count_for_their_host_and_durable_ones_for_their_user():
+    world = World()
+    world.publish("q", *bodies(3), durable=True)
+    world.publish("$host/shop.q", b"12345")
+    world.subscribe(1, "news", routing=MULTICAST, queue="ada.news", durable=True)
+    world.subscribe(2, "$host/shop.news", routing=MULTICAST)
+    world.settle_down()
+    views = Views(SimpleNamespace(engines={7: world.engine}), SimpleNamespace(wall_ms=lambda: 0))
+    work = views.answer({"kind": "kept", "fronts": FRONTS})
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(work)
+    found = end.value.value["kept"]
+    assert found["host:/"][:2] == [2, 1] and found["host:shop"][:2] == [2, 0] and found["user:ada"] == [0, 1, 0, 0]
+    assert found["host:/"][2] > found["host:shop"][2] > 0, "the messages weigh something"
+    assert found["host:/"][2] == found["host:/"][3], "all of it is in memory"
+
+
+def test_a_slot_is_read_in_steps(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kept, "PIECE", 5)
+    world = World()
+    for at in range(20):
+        world.publish(f"q.{at}", b"x")
+    world.settle_down()
+    assert len(list(kept_of_slot(world.engine._slot, {}))) == 4
+
+
+def test_sums_are_over_slots():
+    assert sum_of([{"host:/": [1, 0, 2, 2]}, {"host:/": [1, 1, 3, 0], "user:a": [0, 1, 0, 0]}]) == {
+        "host:/": [2, 1, 5, 2], "user:a": [0, 1, 0, 0]
+    }  # fmt: skip
