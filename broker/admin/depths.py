@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.core.errors import BrokerError
+from broker.core.errors import BrokerError, ConfigError
 from broker.core.slots import Member
+
+from .scrape_token import bearer
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -24,8 +26,10 @@ class NoNumber(BrokerError):
 class ClusterDepths:
     """`owners`: the live ones by id, kept current by somebody else."""
 
-    def __init__(self, owners: Mapping[str, Member], timeout_s: float) -> None:
+    def __init__(self, owners: Mapping[str, Member], timeout_s: float, token_file: str = "") -> None:
+        """token_file: admin.token_file of the owners."""
         self._owners = owners
+        self._token_file = token_file
         self._timeout_s = timeout_s
         self._http: ClientSession | None = None
 
@@ -45,10 +49,13 @@ class ClusterDepths:
         if self._http is None:
             self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(self._timeout_s))
         try:
-            async with self._http.get(f"http://{owner.admin}/api/depth", params={"match": match}) as response:
+            headers = await asyncio.to_thread(bearer, self._token_file)
+            async with self._http.get(
+                f"http://{owner.admin}/api/depth", params={"match": match}, headers=headers
+            ) as response:
                 response.raise_for_status()
                 queues: list[dict[str, Any]] = (await response.json())["queues"]
-        except (aiohttp.ClientError, TimeoutError, KeyError, ValueError) as error:
+        except (aiohttp.ClientError, ConfigError, TimeoutError, KeyError, ValueError) as error:
             raise NoNumber(f"{owner.id} at {owner.admin}: {type(error).__name__} {error}".rstrip()) from None
         return queues
 

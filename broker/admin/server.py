@@ -23,8 +23,10 @@ from broker.seams.clock import SystemClock
 from broker.seams.steps import Steps
 
 from . import console
+from .api.access import peer_of
 from .api.calls import MAX_BODY
 from .early import EarlyServer, cannot_listen
+from .scrape_token import REFUSED, ScrapeToken
 from .tls import AdminCertificate
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ Check = Callable[[int], Awaitable[dict[str, Any] | None]]
 
 Slots = Callable[[], dict[str, Any]]
 """What an owner says of the slots that it shall lead (owner/slots/slot_status.py)."""
+
+Answering = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 
 Survey = Callable[[], Iterator[None]]
 """Work of some milliseconds, in steps that leave the loop to others in between."""
@@ -105,6 +109,7 @@ class AdminServer:
         self._early: EarlyServer | None = None
         self.tls_port = -1
         self._certificate: AdminCertificate | None = None
+        self._token: ScrapeToken | None = None
 
     def add(self, source: MetricSource) -> None:
         """One more, before it starts."""
@@ -129,6 +134,7 @@ class AdminServer:
         if self._settings.tls_port >= 0:
             self._certificate = AdminCertificate(self._settings)
             self._sources.append(self._certificate)
+        self._token = ScrapeToken(self._settings.token_file)
         await asyncio.to_thread(load_libraries)
         from aiohttp import web
 
@@ -139,19 +145,19 @@ class AdminServer:
         app.add_routes(
             [
                 web.get("/", self._index),
-                web.get("/metrics", self._metrics),
+                web.get("/metrics", self._numbers(self._metrics)),
                 web.get("/healthz", self._healthz),
                 web.get("/readyz", self._readyz),
             ]
         )
         if self._depths is not None:
-            app.add_routes([web.get("/api/depth", self._depth)])
+            app.add_routes([web.get("/api/depth", self._numbers(self._depth))])
         if self._busy_addresses is not None:
-            app.add_routes([web.get("/api/busy", self._busy)])
+            app.add_routes([web.get("/api/busy", self._numbers(self._busy))])
         if self._slot_check is not None:
-            app.add_routes([web.get("/api/check", self._check)])
+            app.add_routes([web.get("/api/check", self._numbers(self._check))])
         if self._slots is not None:
-            app.add_routes([web.get("/api/slots", self._standing)])
+            app.add_routes([web.get("/api/slots", self._numbers(self._standing))])
         if self._api is not None:
             self._api.add_to(app)
             console.add_to(app)
@@ -180,6 +186,20 @@ class AdminServer:
             self.port = -1
             raise
         self._runner = runner
+        self._token.follow(asyncio.get_running_loop())
+
+    def _numbers(self, answer: Answering) -> Answering:
+        """For whoever may read them (scrape_token.py)."""
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            assert self._token is not None
+            if self._token.admits(peer_of(request), request.headers.get("Authorization", "")):
+                return await answer(request)
+            refused = _answer(401, REFUSED, "text/plain; charset=utf-8")
+            refused.headers["WWW-Authenticate"] = 'Bearer realm="stampede"'
+            return refused
+
+        return guarded
 
     async def _listen_with_tls(self, runner: web.AppRunner, certificate: AdminCertificate) -> None:
         from aiohttp import web
@@ -200,8 +220,9 @@ class AdminServer:
         runner, self._runner, self.port = self._runner, None, -1
         if self._api is not None:
             self._api.stop()
-        if self._certificate is not None:
-            self._certificate.close()
+        for followed in (self._certificate, self._token):
+            if followed is not None:
+                followed.close()
         if runner is not None:
             await runner.cleanup()
 

@@ -34,7 +34,7 @@ class ScalerProcess:
         keys = Keys(settings.etcd.prefix)
         self._metadata = EtcdMetadata(settings.etcd)
         self._watched = Watched(self._metadata, keys.owners, self._apply)
-        self._depths = ClusterDepths(self.owners, settings.scaler.timeout_s)
+        self._depths = ClusterDepths(self.owners, settings.scaler.timeout_s, settings.admin.token_file)
         self._scaler = Scaler(settings.scaler, self._depths.queues)
         self.admin = AdminServer(settings.admin, [], self._readiness)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.core.errors import ConfigError
 from broker.core.virtual_host import NAME
@@ -21,55 +21,45 @@ DEFAULT_HOST = "/"
 KINDS = ("user", "host", "ip")
 
 
+def _most(unit: str, help: str, why: str = "") -> Any:
+    return setting(-1, unit, f"{help}; -1: no limit", why, least=-1)
+
+
 @dataclass(frozen=True, slots=True)
 class QuotaSettings:
     """What `user:NAME`, `host:NAME` or `ip:ADDRESS` may use, of all edges together (`user:*`: each user, and so on).
 
     The most specific entry counts, alone."""
 
-    max_connections: int = setting(-1, "connections", "that have logged in; -1: no limit", least=-1)
-    max_logins: int = setting(
-        -1, "logins", "that are being checked; -1: no limit; not of a user",
-        "anybody can say that he is ada, who would then not come in", least=-1,
-    )  # fmt: skip
-    max_subscriptions: int = setting(
-        -1, "subscriptions", "weighted: one for each partition of its address, 256 for a wildcard; -1: no limit",
-        least=-1,
-    )  # fmt: skip
-    max_unacknowledged: int = setting(
-        -1, "messages", "given to consumers with ack client or client-individual; a window gets what is left; -1: no "
-        "limit", "what waits for an acknowledgement is kept from others", least=-1,
-    )  # fmt: skip
-    max_transactions: int = setting(-1, "transactions", "open at once; -1: no limit", least=-1)
-    max_queues: int = setting(
-        -1, "queues", "that there are, those of subscribers among them; of a virtual host only; -1: no limit",
-        "who made a queue is not known afterwards, and others may use it", least=-1,
-    )  # fmt: skip
-    max_durable_subscriptions: int = setting(
-        -1, "subscriptions", "durable ones that there are, also those nobody is connected to; of a user: by client-id; "
-        "-1: no limit", "they outlive their connection, and what nobody reads grows", least=-1,
-    )  # fmt: skip
-    max_bytes: int = setting(
-        -1, "bytes", "of messages in queues, in memory and on disk; SEND is refused; of a virtual host only; -1: no "
-        "limit", "of an address: max_size_bytes", least=-1,
-    )  # fmt: skip
-    max_memory_bytes: int = setting(
-        -1, "bytes", "of messages in queues, in memory; SEND is refused; of a virtual host only; -1: no limit",
-        "what is more than engine.queue_memory_bytes in a queue goes to disk", least=-1,
-    )  # fmt: skip
-    max_producer_rate: int = setting(
-        -1, "messages/s", "sent; what is more is read later; -1: no limit", "as edge.max_producer_rate", least=-1
+    max_connections: int = _most("connections", "that have logged in")
+    max_logins: int = _most(
+        "logins", "that are being checked; not of a user", "anybody can say that he is ada, who would then not come in"
     )
-    max_producer_byte_rate: int = setting(
-        -1, "bytes/s", "of messages sent; what is more is read later; -1: no limit",
-        "a message goes as a whole, and what it is too large is owed", least=-1,
+    max_subscriptions: int = _most(
+        "subscriptions", "weighted: one for each partition of its address, 256 for a wildcard"
+    )
+    max_unacknowledged: int = _most(
+        "messages", "given to consumers with ack client or client-individual; a window gets what is left",
+        "what waits for an acknowledgement is kept from others",
     )  # fmt: skip
-    max_consumer_rate: int = setting(
-        -1, "messages/s", "delivered; what is more stays in its queue; -1: no limit", least=-1
-    )
-    max_consumer_byte_rate: int = setting(
-        -1, "bytes/s", "of messages delivered; what is more stays in its queue; -1: no limit", least=-1
-    )
+    max_transactions: int = _most("transactions", "open at once")
+    max_queues: int = _most(
+        "queues", "that there are, those of subscribers among them; of a virtual host only",
+        "who made a queue is not known afterwards, and others may use it",
+    )  # fmt: skip
+    max_durable_subscriptions: int = _most(
+        "subscriptions", "durable ones that there are, also those nobody is connected to; of a user: by client-id",
+        "they outlive their connection, and what nobody reads grows",
+    )  # fmt: skip
+    max_bytes: int = _most("bytes", "of messages in queues, in memory or not; SEND is refused; of a virtual host only")
+    max_memory_bytes: int = _most("bytes", "the same, in memory alone")
+    max_producer_rate: int = _most("messages/s", "sent; what is more is read later", "as edge.max_producer_rate")
+    max_producer_byte_rate: int = _most(
+        "bytes/s", "of messages sent; what is more is read later",
+        "a message goes as a whole, and what it is too large is owed",
+    )  # fmt: skip
+    max_consumer_rate: int = _most("messages/s", "delivered; what is more stays in its queue")
+    max_consumer_byte_rate: int = _most("bytes/s", "of messages delivered; what is more stays in its queue")
 
 
 _NAMES = tuple(field.name for field in fields(QuotaSettings))

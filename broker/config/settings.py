@@ -418,6 +418,7 @@ class AdminSettings:
         "", "list", "names under which browsers reach this port, besides its addresses and localhost",
         "a page of a stranger could lead a browser here under a name of its own (DNS rebinding)",
     )  # fmt: skip
+    token_file: str = setting("", "path", "who reads numbers from another machine shows its token; empty: anybody may")
     tls_host: str = setting("", "address", "where the same listens with TLS; empty: everywhere")
     tls_port: int = setting(
         -1, "TCP port", "the same with TLS; 0 picks a free one, -1: off",

@@ -53,7 +53,7 @@ class Gate:
     async def admit(self, request: web.Request) -> Who:
         """Raises Problem."""
         self._check_page(request)
-        peer = _peer(request)
+        peer = peer_of(request)
         logins = self._logins
         header = request.headers.get("Authorization", "")
         scheme, _, secret = header.partition(" ")
@@ -143,7 +143,8 @@ def _basic(header: str) -> tuple[str, str]:
     raise Problem(401, "no-login", "Who is asking?", "the request has no login", "send login and passcode (HTTP basic)")
 
 
-def _peer(request: web.Request) -> str:
+def peer_of(request: web.Request) -> str:
+    """Address and port, as for STOMP."""
     transport = request.transport
     peer = transport.get_extra_info("peername") if transport is not None else None
     if not peer:

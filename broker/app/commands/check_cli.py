@@ -6,11 +6,10 @@ not be looked at is no slot in order.
 
 from __future__ import annotations
 
-import json
-import urllib.request
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
+from broker.admin.scrape_token import answer_of
 from broker.cluster.operate import Picture
 
 ATTEMPTS: Final = 5
@@ -29,21 +28,23 @@ class Verdict(NamedTuple):
     problem: str
 
 
-def verdicts(look: Callable[[], Picture], slots: Iterable[int], pause: Callable[[], None]) -> Iterator[Verdict]:
-    """`look`: the cluster as it is now. `pause`: before another attempt."""
+def verdicts(
+    look: Callable[[], Picture], slots: Iterable[int], pause: Callable[[], None], headers: Mapping[str, str]
+) -> Iterator[Verdict]:
+    """`look`: the cluster as it is now. `pause`: before another attempt. headers: for owners (admin.token_file)."""
     picture = look()
     for slot in slots:
-        verdict = _verdict(picture, slot)
+        verdict = _verdict(picture, slot, headers)
         for _ in range(ATTEMPTS - 1):
             if not verdict.problem:
                 break
             pause()
             picture = look()
-            verdict = _verdict(picture, slot)
+            verdict = _verdict(picture, slot, headers)
         yield verdict
 
 
-def _verdict(picture: Picture, slot: int) -> Verdict:
+def _verdict(picture: Picture, slot: int, headers: Mapping[str, str]) -> Verdict:
     record = picture.view.records.get(slot)
     leader = picture.view.owners.get(record.leader) if record is not None else None
     if record is None or leader is None:
@@ -51,14 +52,8 @@ def _verdict(picture: Picture, slot: int) -> Verdict:
     if not leader.admin:
         return Verdict(slot, 0, [], [], f"{leader.id} has no admin port (admin.port)")
     try:
-        answer = _ask(f"http://{leader.admin}/api/check?slot={slot}")
+        answer = answer_of(f"http://{leader.admin}/api/check?slot={slot}", headers, TIMEOUT_S)
     except (OSError, ValueError) as error:
         return Verdict(slot, 0, [], [], f"{leader.id} at {leader.admin}: {error}")
     failed = "; ".join(f"{one}: {why}" for one, why in sorted(answer["failed"].items()))
     return Verdict(slot, answer["messages"], answer["looked_at"], answer["differences"], failed)
-
-
-def _ask(url: str) -> dict[str, Any]:
-    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as reply:  # noqa: S310 (made of the settings)
-        answer: dict[str, Any] = json.load(reply)
-        return answer

@@ -83,13 +83,14 @@ def cluster() -> None:
 def status(as_json: bool, **options: Any) -> None:
     """Who is there, who leads what, what owners say they serve, and what is left to move. Exit status 1 when a slot is
     offline."""
+    from broker.admin.scrape_token import bearer
     from broker.cluster.planning.placement import left_to_move
     from broker.cluster.planning.view import health
 
     from .serving_cli import lines, serving
 
     picture = _picture(options)
-    served = serving(picture)
+    served = serving(picture, bearer(settings_of(**options).admin.token_file))
     owners = _owner_rows(picture, served.serves)
     now = health(picture.view)
     left = {kind.value: count for kind, count in left_to_move(picture.view).items()}
@@ -201,10 +202,13 @@ def check(slots: tuple[int, ...], as_json: bool, **options: Any) -> None:
 
     Asks the owners' admin ports, one slot after the other. Exit status 1 when something differs or could not be looked
     at."""
+    from broker.admin.scrape_token import bearer
+
     from .check_cli import verdicts
 
+    headers, pause = bearer(settings_of(**options).admin.token_file), lambda: asyncio.run(asyncio.sleep(1))
     good, messages, bad = 0, 0, 0
-    for one in verdicts(lambda: _picture(options), slots or range(256), lambda: asyncio.run(asyncio.sleep(1))):
+    for one in verdicts(lambda: _picture(options), slots or range(256), pause, headers):
         good += not (one.differences or one.problem)
         bad += len(one.differences)
         messages += one.messages

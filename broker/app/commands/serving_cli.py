@@ -6,13 +6,12 @@ is not taken for one that serves nothing.
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
+from broker.admin.scrape_token import answer_of
 from broker.cluster.operate import Picture
 from broker.core.slots import Member
 
@@ -39,11 +38,11 @@ class ServedSlots(NamedTuple):
     unserved: list[Unserved]
 
 
-def serving(picture: Picture) -> ServedSlots:
-    """Asks all owners."""
+def serving(picture: Picture, headers: Mapping[str, str]) -> ServedSlots:
+    """Asks all owners. headers: what they are to be shown (admin.token_file)."""
     owners = picture.view.owners
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = dict(zip(owners, pool.map(_ask, owners.values()), strict=True))
+        answers = dict(zip(owners, pool.map(lambda owner: _ask(owner, headers), owners.values()), strict=True))
     unserved = []
     for slot, record in sorted(picture.view.records.items()):
         if record.shelved:
@@ -76,13 +75,11 @@ def lines(unserved: Iterable[Unserved]) -> list[str]:
     return found
 
 
-def _ask(owner: Member) -> dict[str, Any] | None:
+def _ask(owner: Member, headers: Mapping[str, str]) -> dict[str, Any] | None:
     """None: it does not say (no admin port, an older release, no answer in time)."""
     if not owner.admin:
         return None
     try:
-        with urllib.request.urlopen(f"http://{owner.admin}/api/slots", timeout=TIMEOUT_S) as reply:
-            answer: dict[str, Any] = json.load(reply)
-            return answer
+        return answer_of(f"http://{owner.admin}/api/slots", headers, TIMEOUT_S)
     except (OSError, ValueError):
         return None

@@ -99,9 +99,8 @@ def subscribing(session: Session, wish: ReadingAsked) -> bool:
 
 def always_new(session: Session, wish: ReadingAsked) -> bool:
     """Is the queue of such a SUBSCRIBE one of its own, that is made for it."""
-    if wish.address.startswith(TEMPORARY):
-        return True
-    return not wish.durable and _topic(session, wish.address, wish.routing, wish.queue)
+    topic = not wish.durable and _topic(session, wish.address, wish.routing, wish.queue)
+    return topic or wish.address.startswith(TEMPORARY)
 
 
 def deleting(session: Session, address: str, queue: str) -> None:

@@ -28,7 +28,7 @@ from ..session.compressing import Deflating
 from ..session.parts import ReadingHalf
 from ..session.session import Session
 from . import management
-from .authorising import creating, sending
+from .authorising import creating
 from .subscribing import subscribe_reply
 
 PENDING_BODY_BYTES = 4 * 1024 * 1024
@@ -89,12 +89,7 @@ class Publisher:
             head = event.head
         receipts = event.receipts
         session = self._session
-        if session.usage is not None:
-            self._create = creating(session, route)
-        elif session.rights is None:  # creating() in line
-            self._create = route.create
-        else:
-            self._create = sending(session, session.rights, route) and route.create
+        self._create = creating(session, route) if session.usage or session.rights else route.create
         if "transaction" in head.headers:
             self._into_transaction(event, route)
             return

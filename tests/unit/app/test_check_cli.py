@@ -26,20 +26,20 @@ def asked(monkeypatch):
     answers: list[Any] = []
     urls: list[str] = []
 
-    def ask(url: str) -> Any:
+    def ask(url: str, _headers: Any, _timeout_s: float) -> Any:
         urls.append(url)
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    monkeypatch.setattr(check_cli, "_ask", ask)
+    monkeypatch.setattr(check_cli, "answer_of", ask)
     return answers, urls
 
 
 def look(*pictures: Any) -> tuple[list[Verdict], int]:
     given, pauses = list(pictures), []
-    found = list(verdicts(lambda: given.pop(0) if len(given) > 1 else given[0], [0], lambda: pauses.append(1)))
+    found = list(verdicts(lambda: given.pop(0) if len(given) > 1 else given[0], [0], lambda: pauses.append(1), {}))
     return found, len(pauses)
 
 
