@@ -14,9 +14,9 @@ from .acceptor import AcceptorSettings
 from .addressing import AddressSettings, DivertSettings, QueueSettings
 from .bridges import BridgeSettings
 from .exchange import ExchangeSettings
-from .hook import HookSettings
-from .issuer import IssuerSettings
-from .ldap import LdapSettings
+from .logins.hook import HookSettings
+from .logins.issuer import IssuerSettings
+from .logins.ldap import LdapSettings
 from .permissions import PermissionSettings
 from .quotas import QuotaSettings
 from .settings import Settings

@@ -36,11 +36,11 @@ from .access.outside import Outside
 from .access.permissions import Permissions, Rights
 from .destinations.directory import Directory, LocalClientIds, LocalNames
 from .destinations.near import Near
+from .destinations.partition_growth import Newcomers, PartitionGrowth
 from .quotas.meters import Tokens
 from .quotas.quotas import Quotas
 from .requests.inbound import Inbound
 from .requests.live_changes import LiveChanges
-from .requests.partition_growth import Newcomers, PartitionGrowth
 from .requests.queue_wildcards import QueueWildcards
 from .requests.stream_ends import StreamEnds
 from .session import audit_trail

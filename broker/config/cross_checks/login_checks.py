@@ -10,10 +10,10 @@ from broker.core.errors import ConfigError
 from broker.seams.web import is_safe, is_safe_ldap
 
 from ..acceptor import AcceptorSettings
-from ..hook import HookSettings
-from ..issuer import IssuerSettings
-from ..ldap import LdapSettings
-from ..login_ways import JUDGES, WAYS
+from ..logins.hook import HookSettings
+from ..logins.issuer import IssuerSettings
+from ..logins.ldap import LdapSettings
+from ..logins.login_ways import JUDGES, WAYS
 from ..ports import prefixes
 from ..settings import Settings
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from broker.config.hook import HookSettings
+from broker.config.logins.hook import HookSettings
 from broker.config.ports import prefixes
 from broker.core.errors import Code, ConfigError, RefusedError
 from broker.core.virtual_host import HOST, VirtualHost

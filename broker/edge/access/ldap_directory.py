@@ -18,7 +18,7 @@ from functools import cache
 from math import ceil
 from typing import Any, NamedTuple
 
-from broker.config.ldap import LdapSettings
+from broker.config.logins.ldap import LdapSettings
 from broker.config.ports import prefixes
 from broker.seams.entropy import token
 from broker.seams.files import read_whole

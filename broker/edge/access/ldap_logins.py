@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from broker.config.ldap import LdapSettings
+from broker.config.logins.ldap import LdapSettings
 from broker.core.errors import Code, ConfigError, RefusedError
 from broker.core.virtual_host import HOST, VirtualHost
 from broker.seams.clock import Clock

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from broker.config.issuer import IssuerSettings
+from broker.config.logins.issuer import IssuerSettings
 from broker.config.ports import prefixes
 from broker.core.errors import ConfigError
 from broker.core.virtual_host import HOST, VirtualHost

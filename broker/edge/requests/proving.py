@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from broker.config.login_ways import JUDGES
+from broker.config.logins.login_ways import JUDGES
 from broker.core.errors import Code, RefusedError
 from broker.core.virtual_host import HOST
 

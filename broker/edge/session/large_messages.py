@@ -24,9 +24,9 @@ from ..subscriptions.subscription import SlotSubscription
 from ..transport import framelog
 from ..transport.channel import Channel
 from ..transport.timers import Handle
+from ..transport.utf8_check import TextCheck
 from .compressing import Inflating, length_of
 from .parts import EdgeServices
-from .utf8_check import TextCheck
 
 log = logging.getLogger("stampede.edge")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.config.cross_checks.login_checks import ALGORITHMS
-from broker.config.issuer import IssuerSettings
+from broker.config.logins.issuer import IssuerSettings
 from broker.config.ports import prefixes
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.config.ldap import LdapSettings
+from broker.config.logins.ldap import LdapSettings
 from broker.edge.access import ldap_directory
 from broker.edge.access.ldap_directory import LdapDirectory, Person, Unreachable
 from broker.edge.access.users import TooManyGroupsError

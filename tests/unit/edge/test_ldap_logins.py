@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.config.ldap import LdapSettings
+from broker.config.logins.ldap import LdapSettings
 from broker.core.errors import RefusedError
 from broker.core.virtual_host import DEFAULT, VirtualHost
 from broker.edge.access.ldap_directory import LdapDirectory, Person, UnansweredError

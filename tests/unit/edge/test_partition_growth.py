@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from broker.config.settings import EngineSettings
 from broker.core.ids import slots_of
-from broker.edge.requests.partition_growth import PartitionGrowth
+from broker.edge.destinations.partition_growth import PartitionGrowth
 
 
 def settings(**addresses: int) -> EngineSettings:

@@ -15,7 +15,7 @@ from typing import Protocol
 from broker.config.settings import EngineSettings
 from broker.engine.address.address_settings import Matcher
 
-from ..destinations.partitioner import partitions_by_pattern
+from .partitioner import partitions_by_pattern
 
 Then = Callable[[], None]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .fields import setting
+from ..fields import setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Ways to log in other than by a passcode: issuers of tokens, directories, hooks."""
