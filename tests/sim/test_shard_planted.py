@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 
 import pytest
 
@@ -18,7 +17,7 @@ from broker.engine.state.slot import Slot
 from broker.journal.log.live_index import LiveIndex
 from broker.owner.commit.group_commit import GroupCommit
 from broker.owner.commit.release_gate import ReleaseGate
-from broker.owner.shard import shard as owner_shard
+from broker.owner.shard import turn_commands
 from broker.owner.transactions import transact
 from tests.sim.shard_history import History
 
@@ -45,13 +44,18 @@ def test_nothing_is_found_without_a_bug():
 
 
 def test_effects_told_before_the_commit(monkeypatch):
-    def eager(self, batch, number):
-        self._io.submit(partial(self._journal.write, batch), partial(self._on_committed, batch, number))
-        self.done = number
-        self._replicas.committed(number)
-        self._owner.wake()
+    original = GroupCommit.commit
 
-    monkeypatch.setattr(GroupCommit, "_write", eager)
+    def eager(self, now=False, wanted=False):
+        number = self.open
+        nothing = original(self, now, wanted)
+        if self.open > number:
+            self.done = number
+            self._replicas.committed(number)
+            self._owner.wake()
+        return nothing
+
+    monkeypatch.setattr(GroupCommit, "commit", eager)
     assert found_by() is not None
 
 
@@ -106,7 +110,7 @@ def test_transaction_split(monkeypatch):
         monkeypatch.setattr(transact, "merge", loose)
         return original(shard, command, turn, touched)
 
-    monkeypatch.setattr(owner_shard, "transacting", splitting)
+    monkeypatch.setattr(turn_commands, "transacting", splitting)
     assert found_by() is not None
 
 

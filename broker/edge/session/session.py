@@ -195,7 +195,7 @@ class Session(SessionLife):
             if self.wire.more:
                 self.intake.breathe()
         except Exception:
-            self.fault()
+            return self.fault()
         if (watch := self.watch).minds or self.wire.mid_frame or self.wire.eols or self.bytes_in > watch.breath:
             watch.after_read()
         span = reads.now() - began

@@ -8,6 +8,7 @@ with the question.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -119,11 +120,9 @@ class Views:
             return choose(of(slot), ask, value, name, keep)
 
         pages = yield from self._known.look(msgspec.json.encode(question), self._led(), best)
-        few = max(QUEUES // ask.limit, 1)
-        pieces = ([e for page in pages[at : at + few] for e in page.entries] for at in range(0, len(pages), few))
-        page = yield from choose(pieces, ask, lambda entry: entry[0].value, lambda entry: entry[0].name)
-        total, more = sum([each.total for each in pages]), page.more or any([each.more for each in pages])
-        return Page([entry for _, entry in page.entries], total, more)
+        total, more = sum([each.total for each in pages]), any([each.more for each in pages])
+        page = yield from choose(_used_up(pages), ask, lambda entry: entry[0].value, lambda entry: entry[0].name)
+        return Page([entry for _, entry in page.entries], total, more or page.more)
 
     def _entries(self, of: Callable[[Slot], Iterable[Any]], most: int = PIECE) -> Iterator[list[tuple[Slot, Any]]]:
         """(slot, entry) for all entries, so many at a time."""
@@ -282,18 +281,39 @@ def _queues_of(slot: Slot) -> Iterator[list[tuple[Slot, Queue]]]:
         yield [entry for entry in piece if not entry[1].hidden]
 
 
+def _used_up(pages: list[Page[T]]) -> Iterator[list[tuple[PageKey, T]]]:
+    """What the pages of all slots hold, so much at a time; what is not kept (KnownSlots) is given back bit by bit."""
+    pages.reverse()
+    while pages:
+        entries = iter(pages.pop().entries)
+        while piece := list(islice(entries, PIECE)):
+            yield piece
+
+
 def _pieces(slot: Slot, entries: list[T], most: int) -> Iterator[list[tuple[Slot, T]]]:
-    """entries: a copy of references, as queues come and go between the steps of an answer."""
-    for at in range(0, len(entries), most):
-        yield [(slot, entry) for entry in entries[at : at + most]]
+    """entries: a copy of references, as queues come and go between the steps of an answer; it is used up, since to give
+    50,000 references back at once takes as long as to copy them."""
+    entries.reverse()
+    if len(entries) > most:
+        yield []  # the copy alone is a step
+    while entries:
+        piece = entries[-most:]
+        del entries[-most:]
+        piece.reverse()
+        yield [(slot, entry) for entry in piece]
 
 
 def _sums(slot: Slot) -> Generator[None, None, dict[str, int]]:
     """Of the queues of a slot."""
     queues = list(slot.queues.values())
     seen = waiting = delivering = scheduled = paused = nbytes = 0
-    for at in range(0, len(queues), QUEUES):
-        for queue in queues[at : at + QUEUES]:
+    # Used up, as in _pieces().
+    if len(queues) > QUEUES:
+        yield
+    while queues:
+        piece = queues[-QUEUES:]
+        del queues[-QUEUES:]
+        for queue in piece:
             if queue.hidden:
                 continue
             seen += 1
@@ -325,10 +345,10 @@ def _ask(question: Question) -> Ask:
 
 def _listed(page: Page[tuple[Slot, Any]], row: Callable[[Slot, Any], dict[str, Any]]) -> Work:
     rows: list[dict[str, Any]] = []
-    for made, (place, (slot, entry)) in enumerate(page.entries, 1):
-        rows.append({**row(slot, entry), "at": [place.value, list(place.name)]})
+    for made, (place, (slot, entry)) in enumerate(page.entries):
         if not made % ROWS:
-            yield
+            yield  # before the first too: to choose the page was work enough for a step
+        rows.append({**row(slot, entry), "at": [place.value, list(place.name)]})
     return {"rows": rows, "total": page.total, "more": page.more}
 
 

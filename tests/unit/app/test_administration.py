@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -146,8 +147,15 @@ async def test_everybody_is_given_to_everybody_once(monkeypatch, notifications):
         def routes(self) -> list[Any]:
             return []
 
+        def ends(self, stop: Callable[[], None]) -> None:
+            stops.append(stop)
+
+    stops: list[Callable[[], None]] = []
     monkeypatch.setattr(subject, "Api", FakeApi)
-    edge: Any = Recorder(next_consumer=lambda: 1, permissions="of now", queue_wildcards=Recorder())
+    edge: Any = Recorder(
+        next_consumer=lambda: 1, permissions="of now", queue_wildcards=Recorder(), stream_ends=Recorder(),
+        quotas=SimpleNamespace(asks_owners=False),
+    )  # fmt: skip
     admin: Any = Recorder(steps=Recorder())
     settings, config, topology, tokens = Settings(edge=EdgeSettings(notifications=notifications)), "c", "t", "k"
     listeners: Any = SimpleNamespace(rows=lambda: [])
@@ -162,3 +170,5 @@ async def test_everybody_is_given_to_everybody_once(monkeypatch, notifications):
     assert len(edge.calls["managed_by"]) == 1
     told = edge.calls.get("notified_by", [])
     assert len(told) == len(admin.calls.get("add", [])) == notifications
+    assert len(stops) == 1, "who counts what is kept ends with the API"
+    stops[0]()

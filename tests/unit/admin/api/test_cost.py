@@ -20,7 +20,9 @@ from broker.owner.shard.views import SORTS, Views
 from broker.seams.clock import SystemClock
 from broker.wire.versions import Version
 
-QUEUES, CONNECTIONS, SLOTS = 100_000, 20_000, 2
+QUEUES, CONNECTIONS = 100_000, 20_000
+SLOTS = 8
+"""Of 64 that a broker has: the copy of a slot's references is one step, 0.1 µs for each of its queues."""
 STEP_S = 0.005
 
 
@@ -54,29 +56,32 @@ def clients():
     return Clients(SimpleNamespace(sessions={n: session(n) for n in range(CONNECTIONS)}))
 
 
-def longest(work) -> tuple[float, dict]:
-    """Seconds of the processor of the longest step, and the answer."""
-    most = 0.0
+def steps(work) -> tuple[list[float], dict]:
+    """Seconds of the processor of each step, and the answer."""
+    took = []
     while True:
         began = time.thread_time()
         try:
             next(work)
         except StopIteration as end:
-            return max(most, time.thread_time() - began), end.value
-        most = max(most, time.thread_time() - began)
+            return [*took, time.thread_time() - began], end.value
+        took.append(time.thread_time() - began)
 
 
 def check(make, question) -> dict:
-    """The best of three: the caches of the processor are not ours alone."""
+    """Each step by its best of five, as they are the same steps each time: the caches of the processor are not ours
+    alone, and with 800 steps there is always one that somebody else made long."""
     gc.collect()
     gc.freeze()
     gc.disable()
     try:
-        tries = [longest(make(question)) for _ in range(3)]
+        tries = [steps(make(question)) for _ in range(5)]
     finally:
         gc.enable()
         gc.unfreeze()
-    assert min(took for took, _ in tries) <= STEP_S, (question, [took for took, _ in tries])
+    assert len({len(took) for took, _ in tries}) == 1, "the same steps each time"
+    longest = max(min(each) for each in zip(*(took for took, _ in tries), strict=True))
+    assert longest <= STEP_S, (question, longest)
     return tries[0][1]
 
 
