@@ -30,6 +30,8 @@ TURN_NS: Final = 2_000_000
 """Of looking, in one turn. Why: no step may be longer than 5 ms (docs/adr/0009), and a turn has other work."""
 PIECE_NS: Final = 1_000_000
 """… for one session, while others wait for the same."""
+ALL: Final = 1 << 62
+"""More units than there are."""
 
 
 class Looker(Protocol):
@@ -53,7 +55,9 @@ class Deferred:
     """waiting   commands that are carried out in a later turn.
     done, told   what end() has to look at: most turns have neither, and do without it."""
 
-    __slots__ = ("_busy", "_full", "_left", "_served", "_sessions", "_spent", "_tokens", "done", "told", "waiting")
+    __slots__ = (
+        "_busy", "_full", "_left", "_room", "_served", "_sessions", "_spent", "_tokens", "done", "told", "waiting",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.waiting: list[Command] = []
@@ -66,6 +70,8 @@ class Deferred:
         self._spent: dict[int, int] = {}
         """… in this turn."""
         self._left = TURN_NS
+        self._room = TURN
+        """Units of what has waited that this turn still takes."""
         self.told: dict[tuple[int, int, str], None] = {}
         """(session, slot, address) that has been told to wait."""
         self.done: list[tuple[Looker, Sequence[Publish]]] = []
@@ -78,17 +84,22 @@ class Deferred:
         """What has waited and can be carried out, one after the other, until that is as much as a turn's portion: the
         rest waits on."""
         # Things that waited for each other may all be ready at once: they are portioned as what is new is.
-        left = TURN
+        self._room = TURN
         for at, command in enumerate(waiting):
-            if left <= 0:
+            if self._room <= 0:
                 self._busy = True
                 for later in waiting[at:]:
                     self._wait(later)
                 return
             # Nothing waits yet: most turns, and no call.
             if not (self.waiting and self.holds(command)):
-                left -= units(command)
+                self._room -= units(command)
                 yield command
+
+    def puts_back(self) -> None:
+        """The turn has had enough: what it was not given yet (some) goes all the same way, to the inbox. What stayed
+        here would come before it."""
+        self._room = ALL
 
     def begin(self) -> list[Command]:
         """A turn begins: what waits comes before all that is new."""

@@ -56,6 +56,7 @@ class Inbox:
 
     def put_back(self, rest: Iterable[Command], first: Sequence[Command] = ()) -> None:
         """The rest waits for the next turn, and `first` comes before it."""
+        self.deferred.puts_back()
         self.new = [*first, *rest, *self.new]
         self._wake()
 

@@ -144,6 +144,7 @@ class TurnCommands:
     def _go_on_beside(self, rest: Iterator[Command], last: Command, of: TurnParts) -> None:
         """Enough consumers or queues have come or gone: of the rest, and of what waits, what needs no order with them.
         Not in a cluster: an edge that says again what it has, to a new leader, says it in an order that counts."""
+        self._inbox.deferred.puts_back()
         goes, waits = beside(rest, last.session if isinstance(last, Publish | Settle) else None)
         self._inbox.put_back(waits)
         if goes:

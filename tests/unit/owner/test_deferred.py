@@ -168,3 +168,14 @@ def test_what_is_small_is_not_put_off(world: World) -> None:
     world.shard.submit([world.flood(1, count=3)])
     world.turn()
     assert world.got() == {7: 3} and world.done(FLOODER) == [1]
+
+
+def test_what_has_waited_keeps_its_order_when_it_fills_several_turns_and_makes_queues(world: World) -> None:
+    """A turn that ended over queues that were made put back what it had been given, behind what it had not."""
+    made = [Publish(slot_of(f"q.{n}"), FLOODER, 2 + n, f"q.{n}", Routing.ANYCAST, run_of(b"\n\0")) for n in range(70)]
+    behind = [
+        Publish(slot_of(OTHER), FLOODER, 72 + n, OTHER, Routing.ANYCAST, run_of(b"n:%d\n\n\0" % n)) for n in range(400)
+    ]
+    world.shard.submit([world.flood(1), *made, *behind])
+    world.machine.quiesce()
+    assert world.done(FLOODER) == list(range(1, 472))
