@@ -29,6 +29,7 @@ def kept_of_slot(slot: Slot, fronts: Mapping[str, str]) -> Generator[None, None,
     """Of one slot."""
     found: Counts = {}
     hosts: dict[str, str] = {}
+    lengths = lengths_of(fronts)
     for seen, queue in enumerate(list(slot.queues.values()), 1):
         if not seen % PIECE:
             yield
@@ -41,16 +42,23 @@ def kept_of_slot(slot: Slot, fronts: Mapping[str, str]) -> Generator[None, None,
         counts[1] += queue.subscription
         counts[2] += queue.nbytes + queue.pages.nbytes
         counts[3] += queue.nbytes
-        if queue.subscription and fronts and (user := user_of(queue.name, fronts)):
+        if queue.subscription and fronts and (user := user_of(queue.name, fronts, lengths)):
             found.setdefault(f"user:{user}", [0, 0, 0, 0])[1] += 1
     return found
 
 
-def user_of(name: str, fronts: Mapping[str, str]) -> str:
-    """Whose durable subscription it is; empty: nobody's of these."""
-    for end in range(len(name), 0, -1):
+def lengths_of(fronts: Iterable[str]) -> list[int]:
+    """Where a name may be cut, the longest first. A client's name has up to 20,000 characters, and each of them may be
+    a mark: to ask at every one would be 50 ms."""
+    return sorted({len(front) for front in fronts}, reverse=True)
+
+
+def user_of(name: str, fronts: Mapping[str, str], lengths: Iterable[int]) -> str:
+    """Whose durable subscription it is; empty: nobody's of these. lengths: those of the fronts (lengths_of)."""
+    for end in lengths:
         # A front ends where a word of the name does: behind a mark, or before one.
-        if (end == len(name) or not (name[end].isalnum() and name[end - 1].isalnum())) and name[:end] in fronts:
+        whole = end == len(name) or (0 < end < len(name) and not (name[end].isalnum() and name[end - 1].isalnum()))
+        if whole and name[:end] in fronts:
             return fronts[name[:end]]
     return ""
 
