@@ -67,6 +67,7 @@ class Store:
         """The reserve has been reached."""
         self.full = False
         """One of the two."""
+        self._space_lock = threading.Lock()
         self._unlooked = 0
         """Bytes written since the free space of the volume was looked at."""
         self.free = 0
@@ -365,9 +366,11 @@ class Store:
 
     def lacks(self, no_space: bool | None = None, low_space: bool | None = None) -> None:
         """What is known of it by now; None: as before. Kept as `full`, which every turn asks."""
-        self.no_space = self.no_space if no_space is None else no_space
-        self.low_space = self.low_space if low_space is None else low_space
-        self.full = self.no_space or self.low_space
+        # Whoever commits and whoever prepares find it out at the same time: of two, neither may undo the other's.
+        with self._space_lock:
+            self.no_space = self.no_space if no_space is None else no_space
+            self.low_space = self.low_space if low_space is None else low_space
+            self.full = self.no_space or self.low_space
 
     def _count_spares(self) -> None:
         self.missing = SPARES - sum([size == self.settings.segment_bytes for _, size in self._spares])
