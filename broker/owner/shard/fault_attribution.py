@@ -5,7 +5,7 @@ what it wanted logged cannot be written, the record is a variable there.
 """
 
 # Example. An ACK makes the engine of slot 9 divide by zero; the traceback, from the outside in:
-#     Shard._run_turn → Shard._step → Shard._carry_out → Engine.handle (self: engine 9) → settle → ZeroDivisionError
+#     Shard._run_turn → TurnCommands.carry_out → Engine.handle (self: engine 9) → settle → ZeroDivisionError
 # culprit() walks all of it and keeps the innermost engine: 9. Where an engine calls into another one (a dead letter),
 # the inner one is at work. If it is a record that cannot be written, the last frame with a `record` says whose:
 # Appender.append. The slot is told to the controller, which keeps count: a slot that stops its leaders one by one
