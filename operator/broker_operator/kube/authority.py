@@ -44,6 +44,7 @@ def new_authority(name: str, days: int, now: float) -> Pair:
         _certificate(subject, subject, key.public_key(), days, now)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
     return _pair(made, key, key)
 
@@ -64,6 +65,7 @@ def signed(authority: Pair, names: list[str], days: int, now: float) -> Pair:
         _certificate(_name(names[0]), issuer.subject, key.public_key(), min(days, left), now)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
+        .add_extension(_signer_of(issuer), critical=False)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
         .add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
@@ -77,6 +79,18 @@ def _name(text: str) -> x509.Name:
     from cryptography.x509.oid import NameOID
 
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:LONGEST_NAME])])
+
+
+def _signer_of(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    """RFC 5280 wants it (Python 3.13 refuses a certificate without). By the name that the authority itself has for its
+    key: one that Helm made may have another than we would give it."""
+    from cryptography import x509
+
+    try:
+        own = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key())  # type: ignore[arg-type]
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
 
 
 def _usage(signs: bool) -> x509.KeyUsage:
