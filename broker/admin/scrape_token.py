@@ -79,7 +79,9 @@ class ScrapeToken:
         if self._file is None or is_loopback(peer):
             return True
         scheme, _, secret = header.partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(secret.strip().encode(), self._file.value.encode())
+        return scheme.lower() == "bearer" and hmac.compare_digest(
+            secret.strip().encode(errors="surrogateescape"), self._file.value.encode()
+        )
 
     def _told(self, error: OSError | ValueError | None) -> None:
         if error is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,6 +65,10 @@ async def test_from_elsewhere_numbers_are_for_who_shows_the_token(file: Path, mo
     )
     for headers in wrong:
         assert await statuses(server, headers) == {401}
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\r\nConnection: close\r\n\r\n")
+    assert b" 401 " in await reader.readline(), "what is no UTF-8 is no token, and no fault of ours"
+    writer.close()
     assert 401 not in await statuses(server, bearer(str(file)))
     async with ClientSession(f"http://127.0.0.1:{server.port}") as http:
         for path in ("/healthz", "/readyz", "/"):
