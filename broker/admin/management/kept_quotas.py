@@ -64,7 +64,7 @@ class KeptQuotas:
         self._clock = clock
         self._fronts = fronts
         self._apart = apart
-        self._told = ""
+        self._told: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -91,8 +91,9 @@ class KeptQuotas:
         answers, missing = await self._owners.ask({"kind": "kept", "fronts": fronts})
         if missing:
             who = ", ".join(sorted(each.owner for each in missing)[:5])
-            self._warn(f"edge.quotas goes on with what was kept before: {who} did not say what is kept now")
+            self._warn("missing", f"edge.quotas goes on with what was kept before: {who} did not say what is kept now")
             return
+        self._told.discard("missing")
         sums: dict[str, list[int]] = {}
         for answer in answers:
             for seen, (who, counts) in enumerate(answer["kept"].items(), 1):
@@ -109,9 +110,10 @@ class KeptQuotas:
         if self._apart is not None:
             users.update(await self._apart.counted_users())
         if len(users) > MOST_USERS:
-            self._warn(f"{len(users)} users have a max_durable_subscriptions of edge.quotas; it holds for {MOST_USERS}")
+            told = f"{len(users)} users have a max_durable_subscriptions of edge.quotas; it holds for {MOST_USERS}"
+            self._warn("users", told)
         else:
-            self._told = ""
+            self._told.discard("users")
         return sorted(users)[:MOST_USERS]
 
     async def _fronts_of(self, users: Sequence[str]) -> dict[str, str]:
@@ -122,7 +124,8 @@ class KeptQuotas:
                 await asyncio.sleep(0)
         return found
 
-    def _warn(self, what: str) -> None:
-        if what != self._told:
-            self._told = what
-            log.warning("%s", what)
+    def _warn(self, what: str, text: str) -> None:
+        """Once, until it is over."""
+        if what not in self._told:
+            self._told.add(what)
+            log.warning("%s", text)
