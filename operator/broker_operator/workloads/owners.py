@@ -128,7 +128,7 @@ def objects(
         account,
         _headless(metadata(workload), selector),
         admin_service(metadata(names.admin_service(workload)), selector),
-        disruption_budget(api.policy, metadata(workload), selector, spec.owners.max_unavailable, api.unready_go),
+        disruption_budget(api.policy, metadata(workload), selector, spec.owners.max_unavailable),
         _stateful_set(metadata(workload), broker, spec, image, replicas, config_hash, live),
     ]
     return [*made, _network_policy(metadata(workload), name, spec, reads_port(spec))] if spec.network_policy else made
