@@ -35,6 +35,7 @@ class Server:
     async def merge(self, _: str, kind: str, namespace: str, name: str, patch: dict[str, Any]) -> None:
         if self.write_error:
             raise KubeError(self.write_error, "no")
+        assert patch["metadata"]["uid"] == "u", "the next pod of its name may be on another node"
         self.writes.append((kind, f"{namespace}/{name}", patch["metadata"]["labels"]))
 
 
@@ -100,7 +101,9 @@ async def test_an_api_server_that_is_away_is_asked_again(world, step):
     assert await world.zones.tell(KEY) is None and len(world.server.writes) == 1
 
 
-async def test_a_pod_that_has_gone_meanwhile_is_no_error(world):
-    world.server.write_error = 404
+@pytest.mark.parametrize("status", [404, 409])
+async def test_a_pod_that_has_gone_meanwhile_is_no_error(world, status):
+    """409: there is another one of its name."""
+    world.server.write_error = status
     world.zones.on_pod(POD, pod())
     assert await world.zones.tell(KEY) is None

@@ -37,8 +37,8 @@ class Zones:
     def __init__(self, kube: Kube, queue: Callable[[Id], None]) -> None:
         self._kube = kube
         self._queue = queue
-        self._waiting: dict[Id, str] = {}
-        """Pod → its node."""
+        self._waiting: dict[Id, tuple[str, str]] = {}
+        """Pod → its node, and its uid: the next one of its name may be on another node."""
         self._zones: dict[str, str] = {}
         """Node → its zone; a machine does not move."""
 
@@ -48,18 +48,19 @@ class Zones:
         if not node or pod["metadata"]["labels"].get(ZONE_LABEL):
             self._waiting.pop(key, None)
             return
-        self._waiting[key] = node
+        self._waiting[key] = node, pod["metadata"].get("uid", "")
         self._queue(key)
 
     async def tell(self, id: Id) -> float | None:
         """Seconds until it wants to be called again. Raises KubeError."""
-        node = self._waiting.pop(id, None)
-        if node is None:
+        pod = self._waiting.pop(id, None)
+        if pod is None:
             return None
+        node, uid = pod
         try:
             zone = await self._zone_of(node)
         except KubeError as error:
-            self._waiting[id] = node
+            self._waiting.setdefault(id, pod)
             if not error.refused:
                 raise
             log.warning("the zone of %s/%s is not known, we may not read nodes: %s", id.namespace, id.name, error)
@@ -67,11 +68,11 @@ class Zones:
         if not zone:
             return None
         try:
-            patch = {"metadata": {"labels": {ZONE_LABEL: zone}}}
+            patch = {"metadata": {"uid": uid, "labels": {ZONE_LABEL: zone}}}
             await self._kube.merge("v1", "Pod", id.namespace, id.name, patch)
         except KubeError as error:
-            if error.status != 404:
-                self._waiting[id] = node
+            if error.status not in (404, 409):  # gone, or another one of its name, which is told of as well
+                self._waiting.setdefault(id, pod)
                 raise
         return None
 
