@@ -10,7 +10,7 @@ function strip(owner, slots) {
     class: slot.leader === owner.name ? "leads" : slot.in_sync.includes(owner.name) ? "in-sync" : slot.replicas.includes(owner.name) ? behind : "",
     "data-slot": slot.slot, title: `slot ${slot.slot}: ${slot.leader ? `led by ${slot.leader}` : "led by nobody"}, in sync ${slot.in_sync.join(", ")}` }));
   // A click is a short way to the fields below, which the keyboard has as well.
-  return el("div", { class: "strip", role: "img", onclick: (event) => { const slot = event.target.dataset.slot; if (slot) document.getElementById("move-slot").value = slot; },
+  return el("div", { class: "strip", role: "img", onclick: (event) => { const slot = event.target.dataset.slot; if (slot) document.getElementById("move-slot").value = state.move.slot = slot; },
     "aria-label": `${owner.name} leads ${owner.leads} slots, keeps ${owner.replicas}, ${owner.in_sync} of them in sync` }, cells);
 }
 
@@ -42,8 +42,9 @@ function ranges(numbers) {
 
 const STEPS = 120; // of one move, a second apart
 
-// A slot's leadership goes step by step: another owner is filled, then it is handed over.
+// A slot's leadership goes step by step: another owner is filled, then it is handed over. What was chosen outlives a new drawing.
 function moving(owners, slots) {
+  const own = state.move;
   const go = async () => {
     const [number, to] = ["move-slot", "move-to"].map((id) => document.getElementById(id).value.trim());
     const slot = slots.find((one) => `${one.slot}` === number);
@@ -60,8 +61,10 @@ function moving(owners, slots) {
     }, (t) => `slot ${number} to ${to}: ${t.state}`);
   };
   return el("div", { class: "bar" },
-    el("label", {}, "Move slot ", el("input", { id: "move-slot", type: "number", min: "0", max: `${slots.length - 1}` })),
-    el("label", {}, "to ", el("select", { id: "move-to" }, owners.map((owner) => el("option", { value: owner.name }, owner.name)))),
+    el("label", {}, "Move slot ", el("input", { id: "move-slot", type: "number", min: "0", max: `${slots.length - 1}`, value: own.slot,
+      oninput: (event) => { own.slot = event.target.value; } })),
+    el("label", {}, "to ", el("select", { id: "move-to", onchange: (event) => { own.to = event.target.value; } },
+      owners.map((owner) => el("option", { value: owner.name, selected: owner.name === own.to }, owner.name)))),
     el("button", { onclick: go }, "Move"));
 }
 

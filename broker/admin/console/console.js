@@ -138,7 +138,7 @@ function say(text) {
 // ── pages ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const state = { show: { as: "text", selector: "" },  may: { user: "", address: "", told: null }, audit: { q: "" }, queues: { sort: "-messages", q: "" }, subscriptions: { sort: "-messages", q: "" },
-  connections: { sort: "-subscriptions", q: "" }, addresses: { sort: "name", q: "" }, settings: { q: "" } };
+  connections: { sort: "-subscriptions", q: "" }, addresses: { sort: "name", q: "" }, settings: { q: "" }, move: { slot: "", to: "" } };
 
 async function overview() {
   const [told, busiest] = await Promise.all([look("/overview"), look("/queues?sort=-messages&limit=8")]);

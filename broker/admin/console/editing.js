@@ -16,9 +16,11 @@ function filled(title, text, fields, yes) {
   document.getElementById("form-fields").replaceChildren(...fields.flatMap((f) => [
     el("label", { for: `field-${f.name}` }, f.label),
     f.choices ? el("select", { id: `field-${f.name}` }, f.choices.map((c) => el("option", { value: c, selected: c === f.value }, c)))
-      : el("input", { id: `field-${f.name}`, type: f.type || "text", value: f.value || "", placeholder: f.hint || "", autocomplete: "off",
+      : el("input", { id: `field-${f.name}`, type: f.type || "text", value: f.value || "", placeholder: f.hint || "",
+        autocomplete: f.type === "password" ? "new-password" : "off", // what a browser remembers is the passcode of who sits there
         required: f.required })]));
   dialog.returnValue = "no";
+  document.getElementById("form-no").onclick = () => dialog.close("no");
   dialog.showModal();
   (document.querySelector("#form-fields input, #form-fields select") || document.getElementById("form-yes")).focus();
   return new Promise((done) => {

@@ -187,8 +187,9 @@ async def fill(page: Page, button: str, **fields: str) -> None:
     await page.value(f"{found}.click()")
     await page.until("document.getElementById('form').open")
     for name, text in fields.items():
-        await page.value(f"document.getElementById('field-{name}').value = '{text}'")
-    await page.value("document.getElementById('form-yes').click()")
+        await page.value(f"{{ const f = document.getElementById('field-{name}'); f.value = '{text}'; f.focus(); }}")
+    for kind in ("keyDown", "keyUp"):  # which says Save, and not what stands before it
+        await page.call("Input.dispatchKeyEvent", type=kind, key="Enter", windowsVirtualKeyCode=13, text="\r")
 
 
 async def said(page: Page, text: str) -> None:
@@ -222,6 +223,9 @@ async def test_users_permissions_settings_and_slots_are_changed_in_the_page(tmp_
             await page.until("document.getElementById('move-slot')")
             await page.value("document.querySelector('[data-slot=\"7\"]').click()")
             await page.value("document.getElementById('move-to').value = 'owner-2'")
+            await page.value("document.getElementById('move-to').dispatchEvent(new Event('change'))")
+            await page.value("window.before = document.getElementById('move-to'); void show()")
+            await page.until("window.before !== document.getElementById('move-to')")  # what was chosen outlives that
             await page.value("document.getElementById('move-slot').closest('.bar').querySelector('button').click()")
             await confirm(page, "7")
             await said(page, "slot 7 to owner-2: done")
