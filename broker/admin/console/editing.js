@@ -34,13 +34,15 @@ const behind = (told) => ((told.missing || []).length ? `; ${told.missing.join("
 
 // ── users ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-async function setUser(user) {
+// known: who is there, so that nobody is made anew by mistake: with another passcode, and without his groups.
+async function setUser(user, known = []) {
   const given = await filled(user ? `Change ${user.name}` : "New user", user ? "A passcode that is left empty stays as it was." : "",
     [...(user ? [] : [{ name: "name", label: "User", required: true }]),
       { name: "passcode", label: "Passcode", type: "password", required: !user },
       { name: "groups", label: "Groups, with commas", value: user ? user.groups.join(", ") : "" }], "Save");
   if (!given) return;
   const name = user ? user.name : given.name.trim();
+  if (known.some((one) => one.name === name)) { say(`There is a user ${name} already: change it in its row.`); return; }
   act(() => api("PUT", `/users/${part(name)}`, { groups: names(given.groups), ...(given.passcode ? { passcode: given.passcode } : {}) }),
     (t) => `${name} is in ${t.groups.join(", ") || "no group"}${behind(t)}`);
 }
@@ -61,7 +63,7 @@ async function users() {
         el("button", { "aria-label": `Change user ${r.name}`, onclick: () => setUser(r) }, "Change"),
         el("button", { class: "danger", "aria-label": `Remove user ${r.name}`, onclick: () => removeUser(r.name) }, "Remove")) }],
     people.items, "No users: everybody on this machine may everything, and nobody else anything."), cut(people),
-    el("div", { class: "bar" }, el("button", { onclick: () => setUser(null) }, "New user")),
+    el("div", { class: "bar" }, el("button", { onclick: () => setUser(null, people.items) }, "New user")),
     el("h2", {}, "Permissions"), el("p", { class: "soft" }, "Of the entries that match an address the most specific one counts, alone."),
     table([
       { title: "Addresses", text: true, cell: (r) => r.name },
