@@ -187,7 +187,9 @@ class Views:
         answer = yield from _listed(page, portrait.address_row)
         if question.get("names"):
             return answer
-        for row, (_, (_, address)) in zip(answer["rows"], page.entries, strict=True):
+        for at, (row, (_, (_, address))) in enumerate(zip(answer["rows"], page.entries, strict=True)):
+            if not at % ROWS:
+                yield
             row["messages"] = row["consumers"] = 0
             for seen, queue in enumerate(list(address.queues.values()), 1):
                 row["messages"] += portrait.messages(queue)

@@ -59,7 +59,7 @@ def test_long_texts_are_taken_up_to_a_bound_and_are_not_slow():
     assert stored(" OR ".join(terms))(message(a=4499), 0, "q")
     assert stored("0" + "+1" * 30_000 + " = 30000")(message(), 0, "q")
     assert not stored("9" * 300 + "*9" * 30_000 + " = 5")(message(), 0, "q")
-    assert time.process_time() - start < 3
+    assert time.process_time() - start < 10  # 2 s here; 5 beside four busy processes
     with pytest.raises(RefusedError, match="longer than"):
         compile(" OR ".join(terms * 2))
     with pytest.raises(RefusedError, match="more than 400"):
