@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from typing import Any
@@ -30,7 +31,11 @@ def call(edge: Process, method: str, path: str, body: dict | None = None, token:
 
 
 def done(edge: Process, method: str, path: str, body: dict | None = None) -> Any:
-    status, told = call(edge, method, path, body)
+    """As a client does it: 503 says that a slot is being taken over, and to ask again."""
+    end = time.monotonic() + PATIENCE_S
+    while (answer := call(edge, method, path, body))[0] == 503 and time.monotonic() < end:
+        time.sleep(0.1)
+    status, told = answer
     assert status < 300, told
     return told
 
