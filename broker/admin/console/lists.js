@@ -12,7 +12,7 @@ const SETTLED_MS = 200; // nobody has scrolled for so long: what is on the scree
 class List {
   // columns: of table(), made anew for each drawing. empty: said where there are no rows.
   constructor(kind, columns, empty) {
-    Object.assign(this, { kind, columns, empty, asking: null, settled: 0 });
+    Object.assign(this, { kind, columns, empty, asking: null, settled: 0, round: 0 });
     this.top = el("div", {});
     this.told = el("span", { class: "soft", role: "status" });
     this.body = el("tbody", {});
@@ -28,6 +28,7 @@ class List {
     this.pages = [];
     this.total = 0;
     this.asking = null;
+    this.round += 1;
     this.box.scrollTop = 0;
   }
 
@@ -57,6 +58,17 @@ class List {
     this.top.replaceChildren(...missing(told));
   }
 
+  // Takes what a page says, unless nobody wants it any more by then: the list has begun anew, with another search, or the
+  // page before ends elsewhere.
+  async ask(nth, how) {
+    const round = this.round;
+    const path = this.path(nth);
+    const told = await how(path);
+    if (round !== this.round || nth > this.pages.length || path !== this.path(nth)) return false;
+    this.take(nth, told);
+    return true;
+  }
+
   // The rows that are to be in the page: from, and behind the last one.
   span() {
     const from = Math.max(0, Math.floor(this.box.scrollTop / ROW) - BESIDE);
@@ -78,10 +90,9 @@ class List {
         let wanted = this.pages.findIndex((page, nth) => page.stale && nth >= first && nth <= last);
         if (wanted < 0 && (!this.pages.length || (this.more && this.span()[1] + AHEAD > this.length))) wanted = this.pages.length;
         if (wanted < 0) return;
-        const told = await api("GET", this.path(wanted));
+        const taken = await this.ask(wanted, (path) => api("GET", path));
         if (this.asking !== mine) return; // begun anew meanwhile
-        this.take(wanted, told);
-        this.render();
+        if (taken) this.render();
       }
     })();
     this.asking = mine;
@@ -94,10 +105,11 @@ class List {
 
   // Looks at the pages on the screen: by what is watched, or a question.
   async look() {
-    if (!this.pages.length) this.take(0, await look(this.path(0)));
+    const round = this.round;
+    if (!this.pages.length) await this.ask(0, look);
     const [first, last] = this.shownPages();
-    for (let nth = first; nth <= Math.min(last, this.pages.length - 1); nth += 1) {
-      if (!this.pages[nth].stale) this.take(nth, await look(this.path(nth)));
+    for (let nth = first; round === this.round && nth <= Math.min(last, this.pages.length - 1); nth += 1) {
+      if (!this.pages[nth].stale) await this.ask(nth, look);
     }
     this.fill().catch((error) => say(String(error.message || error)));
   }

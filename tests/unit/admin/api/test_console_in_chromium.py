@@ -286,6 +286,18 @@ async def test_a_long_list_has_no_holes_wherever_it_is_scrolled(tmp_path):
             await choose(page, "search", "q.000")
             await page.until(f"{TEXT}.includes('10 in all')")
             assert await page.value(first) == names[9::-1]
+            # An answer to what was searched for before comes behind that to what is searched for now.
+            late_answer = (
+                "(async () => { const list = lists.addresses, now = look; let late;"
+                " state.addresses.q = ''; list.begin();"
+                " look = (path) => new Promise((take) => { late = () => now(path).then(take); });"
+                " list.look(); look = now; state.addresses.q = 'q.000'; list.begin(); await list.look();"
+                " look = () => new Promise(() => {}); await late(); await new Promise((then) => setTimeout(then, 200));"
+                " look = now; list.render(); return list.total; })()"
+            )
+            assert await page.value(late_answer) == 10
+            await page.until(f"{TEXT}.includes('10 in all')")
+            assert await page.value(first) == names[9::-1]
             assert page.errors == []
 
 
