@@ -22,7 +22,7 @@ from tests.harness.cluster import Cluster
 from tests.harness.proxy import Proxy
 from tests.harness.servers import LocalServer, local_etcd, local_redis
 
-from . import checker, copies, faults, passing, planted, promises, shim, traffic
+from . import checker, copies, faults, planted, promises, shim, traffic
 from .history import Kind, Span
 from .world import PAUSE_S, World, forever
 
@@ -347,7 +347,7 @@ def _settled(cluster: Cluster) -> None:
 
 def _owed(world: World) -> set[str]:
     """What should come before anything is drained."""
-    return {key for key in checker.owed(world.history) if not key.startswith(passing.STAYS)}
+    return {key for key in checker.owed(world.history) if not key.startswith(traffic.STAYS)}
 
 
 async def _quiet(world: World) -> list[str]:

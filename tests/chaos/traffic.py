@@ -15,7 +15,7 @@ edge; being refused or thrown out is no broken promise, only what the history sh
 | chaos.in → chaos.out | moved by ACK and SEND in one transaction |
 | chaos.news.x | a topic with a durable subscription to it and one to chaos.news.* |
 | chaos.sized | bodies of 40 bytes to 8 MB: larger ones than an edge keeps (`cluster.kept_body_bytes`) |
-| chaos.still.0 … | nothing else is in their slots; one message at a time, none before the last one has its receipt |
+| chaos.still.0 … | nothing else is in their slots; a receipt for each before the next one; taken at the end alone |
 | chaos.grown, chaos.spread | a queue and a topic whose addresses get more partitions (faults.py) |
 | others | passing.py |
 
@@ -45,6 +45,8 @@ SETTINGS: dict[str, object] = {
 UNORDERED = ("chaos.split", "chaos.later", "chaos.grown", "s3:chaos.spread", "expired:chaos.brief")
 """Several slots, or an order of its own."""
 STILL = tuple(f"chaos.still.{n}" for n in range(8))
+STAYS = (*passing.STAYS, *(f"{queue}/" for queue in STILL))
+"""Nobody takes these before everything is drained."""
 QUEUES = (
     "chaos.plain", "chaos.batch", "chaos.group", "chaos.split", "chaos.later", "chaos.large", "chaos.a", "chaos.b",
     "chaos.in", "chaos.out", "chaos.sized", "chaos.grown", *STILL, *passing.QUEUES, "DLQ",
