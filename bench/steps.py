@@ -40,8 +40,8 @@ def scenario(made: Callable[[], Timed]) -> Callable[[], Timed]:
 class Owner:
     """A shard whose disk is memory."""
 
-    def __init__(self) -> None:
-        settings = Settings(engine=EngineSettings(), journal=JournalSettings(min_free_bytes=0))
+    def __init__(self, engine: EngineSettings | None = None) -> None:
+        settings = Settings(engine=engine or EngineSettings(), journal=JournalSettings(min_free_bytes=0))
         self.machine = Machine(SimDisk(0), HandClock(), settings, self)
         self.shard = self.machine.shard
 
@@ -151,6 +151,31 @@ def subscribers() -> Timed:
     owner.do(*[Subscribe(slot, 1, 0, n, "t", Routing.MULTICAST, auto, room=UNLIMITED) for n in range(1, 2001)])
     messages = [Publish(slot, 9, 0, "t", Routing.MULTICAST, run_of(b"\n\0x")) for _ in range(50)]
     yield from owner.turns(*messages)
+
+
+def _ring(addresses: dict[str, Any], routing: Routing) -> Timed:
+    owner, slot = Owner(EngineSettings(addresses=addresses)), slot_of("r")
+    for n in range(2000):
+        owner.do(Publish(slot, 9, 0, "r", routing, run_of(b"\n\n%010d\0" % n)))
+    yield from owner.turns(Publish(slot, 9, 1, "r", routing, run_of(b"\n\n%b\0" % (b"x" * 25_900))))
+
+
+@scenario
+def ring() -> Timed:
+    """one message that pushes 2,000 out of a ring of bytes"""
+    return _ring({"r": {"ring_bytes": 26_000}}, Routing.ANYCAST)
+
+
+@scenario
+def ring_letters() -> Timed:
+    """… that become dead letters"""
+    return _ring({"r": {"ring_bytes": 26_000, "ring_dead_letters": True}}, Routing.ANYCAST)
+
+
+@scenario
+def kept_messages() -> Timed:
+    """… out of what is kept for those who come later"""
+    return _ring({"r": {"retroactive_messages": 5000, "retroactive_bytes": 26_000}}, Routing.MULTICAST)
 
 
 @scenario

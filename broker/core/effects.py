@@ -181,7 +181,7 @@ class Turn:
     work      queues and consumers that have begun or ended; most: with more than that nothing further is begun.
     ahead     milliseconds by which `now` is ahead of the wall clock, which has been set: points of time that clients
               name are by that one.
-    handed    messages that it hands out.    expired   runs whose time was over.
+    handed    messages that it hands out.    expired   runs whose time was over, or for which a ring had no room.
     """
 
     __slots__ = (
@@ -211,7 +211,7 @@ class Turn:
         self.work += units
 
     def expires(self, runs: int) -> None:
-        """The time of so many was over."""
+        """The time of so many was over, or a ring had no room for them."""
         self.expired += runs
 
     def merge(self, group: Turn, appends: Sequence[LogRecord]) -> None:

@@ -33,13 +33,11 @@ from ..queue.latency import BOUNDS_MS
 from ..queue.queue import Queue
 from ..routing.redelivery import bring_back, come_back, expire
 from ..state import page_out
-from ..state.slot import LEAST, PIECE, SWEEP_MS, Slot
+from ..state.slot import EXPIRED, LEAST, PIECE, SWEEP_MS, Slot
 from . import costly_selectors, hand_outs, queue_policies, selective_dispatch
 from .page_in import read_on
 from .round_robin import deal, deliver, deliver_part, foremost, mark_ahead, may_go
 
-EXPIRED = 250
-"""Runs that are over, in one turn: each is settled in 10 µs, or sent on in some more."""
 _RECALLED = 1024
 """Positions asked for at a time, of messages known by number only."""
 

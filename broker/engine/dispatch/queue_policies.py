@@ -18,13 +18,13 @@ from broker.core.effects import Turn
 from broker.core.message import DEATH, ORIGINS, Run
 from broker.core.records import Left
 
-from ..messages.runs import pick
+from ..messages.runs import head_of, pick
 from ..queue.last_value import LastValue
 from ..queue.policy_state import QueuePolicy
 from ..queue.queue import Queue
 from ..routing import advisories
 from ..routing.redelivery import OVERFLOW, dead_letter
-from ..state.slot import Slot
+from ..state.slot import Slot, let_go
 from .non_destructive import show
 
 _FEW = 16
@@ -65,9 +65,10 @@ def trim(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> None:
     if kind.last_value is not None:
         kind.last_value.settle_down()
         _discard(slot, queue, kind.last_value, turn)
+    may = let_go(queue, turn)
     messages, nbytes = _surplus(queue)
     if messages > 0 or nbytes > 0:
-        _shorten(slot, queue, messages, nbytes, turn)
+        _shorten(slot, queue, messages, nbytes, may, turn)
 
 
 def _surplus(queue: Queue) -> tuple[int, int]:
@@ -152,44 +153,45 @@ def _filter(queue: Queue, store: deque[Run], dead: set[int], gone: list[Run]) ->
             _stayed(queue, rest)
 
 
-def _shorten(slot: Slot, queue: Queue, count: int, nbytes: int, turn: Turn) -> None:
-    """Drops so many of the oldest in memory, and so many more that these bytes are free; what is paged out comes back
-    in time."""
+def _shorten(slot: Slot, queue: Queue, count: int, nbytes: int, may: tuple[int, int], turn: Turn) -> None:
+    """Drops so many of the oldest in memory, and so many more that these bytes are free: as much as a turn may, the
+    rest with the next one. What is paged out comes back in time."""
+    gone: list[Run] = []
+    most, came = may
+    left = most
     while count > 0 or nbytes > 0:
         stores = [store for store in queue.stores() if store]
         if not stores:
-            return
+            break
+        if left <= 0:
+            slot.unfinished[queue] = None
+            break
+        left -= 1
         # The oldest of all priorities: a ring is about age.
         oldest = min(stores, key=_first_id)
         run = oldest.popleft()
         queue.left(run)
-        most = _oldest(run, count, nbytes)
-        if len(run.ids) > most:
-            rest = run.cut(slice(most, None))
+        over = head_of(run, count, nbytes)
+        if len(run.ids) > over:
+            rest = run.cut(slice(over, None))
             oldest.appendleft(rest)
             _stayed(queue, rest)
-            run = run.cut(slice(most))
+            run = run.cut(slice(over))
         count -= len(run.ids)
         nbytes -= run.nbytes
         if queue.settings.ring_dead_letters and _may_die(queue, run):
             dead_letter(slot, queue, run, OVERFLOW, turn)
-            continue
-        slot.settle_runs(queue, [run], turn, Left.REPLACED)
-        slot.counters.add("replaced", len(run.ids))
-        if queue.settings.message_advisories:
+        else:
+            gone.append(run)
+    turn.expires(max(most - left - came, 0))
+    if not gone:
+        return
+    slot.settle_runs(queue, gone, turn, Left.REPLACED)
+    slot.counters.add("replaced", sum([len(run.ids) for run in gone]))
+    if queue.settings.message_advisories:
+        for run in gone:
             kind = advisories.DISCARDED
             advisories.tell(slot, kind, queue.address, queue.routing, run.ids, len(run.ids), turn)
-
-
-def _oldest(run: Run, count: int, nbytes: int) -> int:
-    """How many messages of its head are `count` messages and have `nbytes` bytes, or all."""
-    if run.nbytes <= nbytes:
-        return len(run.ids)
-    at = 0
-    while at < len(run.ids) and (at < count or nbytes > 0):
-        nbytes -= run.size_of(at)
-        at += 1
-    return at
 
 
 def _may_die(queue: Queue, run: Run) -> bool:

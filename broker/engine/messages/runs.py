@@ -48,6 +48,17 @@ def spans_of_runs(runs: Iterable[Run]) -> list[Span]:
     return spans
 
 
+def head_of(run: Run, count: int, nbytes: int) -> int:
+    """How many messages of its head are `count` messages and have `nbytes` bytes, or all."""
+    if run.nbytes <= nbytes:
+        return len(run.records)
+    at = 0
+    while at < len(run.records) and (at < count or nbytes > 0):
+        nbytes -= run.size_of(at)
+        at += 1
+    return at
+
+
 def regroup(messages: dict[int, Run]) -> list[Run]:
     """Messages (id → a run that holds it) as runs in the order of their ids.
 

@@ -55,6 +55,7 @@ class Queue:
     gate                    accepted, waiting for the log.    pages   paged out.    delayed   not ready before a time.
     watermark               how far it may hand out.    restart   what is known of what came back at the restart.
     last                    last id ever published to this queue.    sent   highest id delivered.
+    made_room               of `came`, those for which a ring has let go of older ones.
     came                    messages published to it since it is led here.    died   of it, dead letters since then.
     spilled                 transient records of this queue are in the journal.
     expiry                  earliest expiry of a message in memory, 0: none expires.    swept   looked for at that time.
@@ -76,9 +77,9 @@ class Queue:
     __slots__ = (
         "address", "agenda", "auto_created", "book", "browsers", "came", "choice", "consumers", "count", "declared",
         "delayed", "deleted", "delivering", "died", "durable", "expiry", "far", "filter", "gate", "handed", "hidden",
-        "id", "idle_since", "kind", "last", "latency", "leaving", "levels", "moving", "name", "nbytes", "out", "owed",
-        "pace", "pages", "paused", "ready", "recurring", "restart", "returned", "routing", "selector", "sent",
-        "settings", "spilled", "start", "subscription", "swept", "tied", "tries", "watermark", "weight",
+        "id", "idle_since", "kind", "last", "latency", "leaving", "levels", "made_room", "moving", "name", "nbytes",
+        "out", "owed", "pace", "pages", "paused", "ready", "recurring", "restart", "returned", "routing", "selector",
+        "sent", "settings", "spilled", "start", "subscription", "swept", "tied", "tries", "watermark", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -118,7 +119,7 @@ class Queue:
         self.delayed = Delayed()
         self.watermark = DeliveryWatermark()
         self.restart = RestartState()
-        self.last = self.sent = self.came = self.died = 0
+        self.last = self.sent = self.came = self.made_room = self.died = 0
         self.spilled = False
         self.expiry = self.swept = 0
         self.consumers: list[Consumer] = []
@@ -238,6 +239,11 @@ class Queue:
         """These messages have been published to it; where they go follows."""
         self.last = ids[-1]
         self.came += len(ids)
+
+    def came_since(self) -> int:
+        """Messages published to it since this was asked last."""
+        since, self.made_room = self.came - self.made_room, self.came
+        return since
 
     def enter(self, run: Run) -> None:
         """The run is ready, behind all others of its priority."""

@@ -13,7 +13,7 @@ from broker.core.effects import Turn
 from broker.core.message import BLOB, DURABLE, PART, TRANSIENT, Run
 from broker.core.records import RunRecord
 
-from ..messages.runs import copy, pick
+from ..messages.runs import copy, head_of, pick
 from ..queue.queue import Queue
 from ..state import limits
 from ..state.slot import Slot
@@ -54,11 +54,28 @@ def oldest(settings: AddressSettings, now: int) -> int:
     return now - settings.retroactive_ms if settings.retroactive_ms >= 0 else 0
 
 
+def room_of(slot: Slot, settings: AddressSettings) -> int:
+    """So many bytes are kept."""
+    most = slot.limit // 2
+    return settings.retroactive_bytes if 0 <= settings.retroactive_bytes < most else most
+
+
 def give(slot: Slot, ring: Queue, queue: Queue, bound: int, turn: Turn) -> None:
     """Copies of what is not younger than message `bound`, in the order it came."""
     # As many as the setting keeps: whoever sets retroactive_messages chooses how long this step is.
-    since = oldest(slot.match(ring.address), turn.now)
+    settings = slot.match(ring.address)
+    since = oldest(settings, turn.now)
+    # What is too much and has not had its turn to go (retroactive.py) is the oldest.
+    excess, large = ring.count - settings.retroactive_messages, ring.nbytes - room_of(slot, settings)
     for kept in sorted(ring.in_order(), key=_id):
+        if excess > 0 or large > 0:
+            over = head_of(kept, excess, large)
+            rest = kept.cut(slice(over, None))
+            excess -= over
+            large -= kept.nbytes - rest.nbytes
+            kept = rest
+            if not kept.records:
+                continue
         if kept.ids[0] <= bound and kept.time >= since and not 0 < kept.expires <= turn.now:
             run = copy(kept) if queue.filter is None else pick(kept, queue.filter.select(kept, queue.address))
             if run.records:

@@ -2,7 +2,8 @@
 
 They rest in a hidden queue of the address, one more among those that get everything, which is cut to the newest
 `retroactive_messages` and `retroactive_bytes` (and to half of `queue_memory_bytes`), and to those that came within
-`retroactive_ms`. So durable ones survive whatever a durable queue survives.
+`retroactive_ms`: what is too much goes some hundred a turn, and nobody gets it meanwhile. So durable ones survive
+whatever a durable queue survives.
 A queue that is made gets copies of what was kept before it was; after a restart, as soon as that has been read back:
 until then the log says what a durable queue is owed.
 
@@ -19,11 +20,12 @@ from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.core.records import Left, MetaRecord
 
+from ..messages.runs import head_of
 from ..queue.queue import Queue
 from ..state.log_group import grouped
-from ..state.slot import Slot
+from ..state.slot import Slot, let_go
 from . import addresses
-from .kept_messages import HIDDEN, complete, give, kept_of, oldest, ring_for
+from .kept_messages import HIDDEN, complete, give, kept_of, oldest, ring_for, room_of
 
 
 def with_ring(slot: Slot, command: Publish, groups: list[list[Queue]], turn: Turn) -> list[list[Queue]]:
@@ -67,38 +69,31 @@ def arrived(slot: Slot, ring: Queue, turn: Turn) -> None:
 
 
 def _cut(slot: Slot, ring: Queue, turn: Turn) -> None:
-    """Forgets the oldest."""
+    """Forgets the oldest: as many as a turn may, the rest with the next one."""
     settings = slot.match(ring.address)
     excess = ring.count + ring.pages.count - settings.retroactive_messages
-    most, since = slot.limit // 2, oldest(settings, turn.now)
-    if 0 <= settings.retroactive_bytes < most:
-        most = settings.retroactive_bytes
+    most, since = room_of(slot, settings), oldest(settings, turn.now)
     gone: list[Run] = []
-    # As many as came, or as a smaller setting leaves too many.
+    may, came = let_go(ring, turn)
     while ring.count:
         level = min([level for level in ring.levels or (ring.ready,) if level], key=_first)
         large = ring.nbytes - most
         if excess <= 0 and large <= 0 and level[0].time >= since:
             break
+        if len(gone) >= may:
+            slot.unfinished[ring] = None
+            break
         run = level.popleft()
         ring.left(run)
-        cut = len(run.records) if run.time < since or run.nbytes <= large else max(excess, _of_bytes(run, large))
+        cut = len(run.records) if run.time < since else head_of(run, excess, large)
         if cut < len(run.records):
             ring.enter_front(run.cut(slice(cut, None)))
             run = run.cut(slice(cut))
         excess -= len(run.records)
         gone.append(run)
     if gone:
+        turn.expires(max(len(gone) - came, 0))
         slot.settle_runs(ring, gone, turn, Left.REPLACED)
-
-
-def _of_bytes(run: Run, nbytes: int) -> int:
-    """How many messages of its head have so many bytes together."""
-    at = 0
-    while nbytes > 0:
-        nbytes -= run.size_of(at)
-        at += 1
-    return at
 
 
 def _first(level: deque[Run]) -> int:

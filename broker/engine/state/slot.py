@@ -63,6 +63,9 @@ MESSAGES = 1500
 """Messages handed out in one turn, likewise. A topic makes more of them than come in."""
 SHARE = 64
 """Of both, what a slot may whose turn comes when others have used that up."""
+EXPIRED = 250
+"""Runs that leave by themselves in one turn, their time being over or their ring having no room: each is settled in
+some µs, or sent on in some more."""
 SWEEP_MS = 1000
 """Expired messages nobody consumes are looked for this often at most."""
 
@@ -414,6 +417,13 @@ class Slot:
                 return
             queue.idles(now)
             self.wake(queue, now + queue.settings.auto_delete_delay_ms)
+
+
+def let_go(queue: Queue, turn: Turn) -> tuple[int, int]:
+    """Runs that may leave the queue in this turn because newer ones have no room beside them, and how many of those are
+    for what has come meanwhile: as much as comes in goes out in any case, or a flood would make the queue longer."""
+    came = min(queue.came_since(), 2 * EXPIRED)
+    return came + max(EXPIRED - turn.expired, 0), came
 
 
 def progress(turn: Turn) -> int:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
 from hypothesis import strategies as st
 
+from broker.core.commands import Publish
 from broker.core.message import TRANSIENT
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
+from broker.engine.state.slot import EXPIRED
 
 from .test_declarations import configure
-from .world import CLIENT, INDIVIDUAL, MULTICAST, World, got, ids, whole
+from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, World, got, ids, run_of, whole
 
 KEY = "_AMQ_LVQ_NAME"
 
@@ -139,6 +142,43 @@ def test_rings_that_are_each_others_dead_letters_do_not_go_round():
             w.publish(name, b"\n\n%d\0" % n, durable=True)
     assert (w.queue("a")["ready"], w.queue("b")["ready"], w.queue("c")["ready"]) == (1, 1, 1)
     assert on_disk(w) == 3
+
+
+def dropped(w: World) -> int:
+    return w.engine.counters()["replaced"] + w.engine.counters()["dead_lettered"]
+
+
+@pytest.mark.parametrize("letters", [False, True])
+@pytest.mark.parametrize("durable", [True, False])
+def test_one_message_pushes_out_many_piece_by_piece_and_nobody_has_to_send_for_the_rest(letters, durable):
+    w = world(addresses={"q": {"ring_bytes": 20_000, "ring_dead_letters": letters}}, auto_commit=False)
+    w.do(*[Publish(7, 0, 0, "q", ANYCAST, run_of(b"\n\n%06d\0" % n, durable=durable)) for n in range(2000)])
+    w.commit()
+    w.in_pieces = True
+    left = [w.queue()["ready"]]
+    w.publish("q", b"\n\n%b\0" % (b"x" * 19_900), durable=durable)
+    for _ in range(20):
+        left.append(w.queue()["ready"])
+        w.commit()
+    assert left[-1] == 11 and len(set(left)) > 4
+    assert max(one - other for one, other in itertools.pairwise(left)) <= EXPIRED + 1
+    assert dropped(w) == 1990 and w.engine._slot.queues[1].nbytes <= 20_000
+    assert on_disk(w) == (11 + 1990 * letters if durable else 0)
+
+
+@pytest.mark.parametrize("letters", [False, True])
+def test_a_ring_that_is_flooded_meanwhile_gets_no_longer(letters):
+    w = world(addresses={"q": {"ring_size": 2000, "ring_dead_letters": letters}})
+    for n in range(2000):
+        w.publish("q", b"%d" % n)
+    w.in_pieces = True
+    configure(w, addresses={"q": {"ring_size": 100, "ring_dead_letters": letters}})
+    longest = []
+    for _ in range(20):
+        w.do(*[Publish(7, 0, 0, "q", ANYCAST, run_of(b"%d" % n)) for n in range(400)])
+        w.settle_down()
+        longest.append(w.queue()["ready"])
+    assert max(longest) <= 2000 and longest == sorted(longest, reverse=True) and longest[-1] == 100
 
 
 # ── messages that stay ─────────────────────────────────────────────────────────────────────────────

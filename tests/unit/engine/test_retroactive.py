@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from broker.config.settings import EngineSettings
+from broker.engine.state.slot import EXPIRED
 
 from .world import CLIENT, MULTICAST, UNSET, World, got
 
@@ -119,3 +122,43 @@ def test_they_count_for_the_limit_of_their_address():
     world.subscribe(1, "t", queue="c.s", durable=True, routing=MULTICAST, ack=CLIENT)
     stock = world.engine._slot.addresses["t"].stock
     assert stock is not None and stock.messages == 5
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_one_message_pushes_out_many_piece_by_piece_and_who_comes_meanwhile_gets_no_more(durable):
+    world = keeping(5000, addresses={"t": {"retroactive_messages": 5000, "retroactive_bytes": 20_000}})
+    for n in range(2000):
+        send(world, b"%010d" % n, durable=durable)
+    [ring] = world.engine._slot.hidden.values()
+    world.in_pieces = True
+    left = [ring.count]
+    world.auto_commit = False
+    send(world, b"x" * 19_900, durable=durable)
+    if durable:
+        world.commit()
+    left.append(ring.count)
+    assert latest(world, 1) == [b"%010d" % n for n in range(1990, 2000)] + [b"x" * 19_900]
+    left.append(ring.count)
+    while world.engine.unfinished:
+        world.commit()
+        left.append(ring.count)
+    assert left[-1] == 11 and ring.nbytes <= 20_000
+    assert max(one - other for one, other in itertools.pairwise(left)) <= EXPIRED + 1
+    assert latest(world, 2) == [b"%010d" % n for n in range(1990, 2000)] + [b"x" * 19_900]
+
+
+def test_what_is_kept_no_more_goes_piece_by_piece():
+    world = keeping(2000)
+    for n in range(2000):
+        send(world, b"%d" % n)
+    [ring] = world.engine._slot.hidden.values()
+    world.in_pieces = True
+    world.engine.configure(EngineSettings())
+    left = [ring.count]
+    world.auto_commit = False
+    world.commit()
+    while world.engine.unfinished:
+        left.append(ring.count)
+        world.commit()
+    assert len(left) > 5 and not world.engine._slot.hidden
+    assert max(one - other for one, other in itertools.pairwise(left)) <= EXPIRED
