@@ -237,8 +237,8 @@ class Dialect:
     def _placed(self, target: Destination) -> Destination:
         """In the client's own virtual host, whatever it has named. Raises RefusedError(BAD_DESTINATION)."""
         address, queue = target.address, target.queue
-        for name in (address, queue or "", *[other.address for other in target.more]):
-            if name.startswith(HOST):
+        for name in [name for each in (target, *target.more) for name in (each.address, each.queue)]:
+            if name is not None and name.startswith(HOST):
                 raise RefusedError(
                     Code.BAD_DESTINATION, f"'{name[:100]}': names that begin with {HOST} are the broker's"
                 )

@@ -118,6 +118,8 @@ FRAMES = st.lists(
 @example("rabbitmq", "", "", [("SUBSCRIBE", "/topic/a", {"x-queue-name": "$host/bank.q", "durable": "true"})])
 @example("activemq", "shop", "", [("SEND", "/queue/a,/topic/b", {"AMQ_SCHEDULED_PERIOD": "60000"})])
 @example("activemq", "", "", [("SEND", "/queue/a,/topic/$host/bank.b", {})])
+@example("activemq", "", "", [("SEND", "/queue/x,/topic/a::$host/bank.q", {})])
+@example("activemq", "", "", [("SUBSCRIBE", "/queue/x,/topic/a::$host/bank.q", {})])
 @example("rabbitmq", "", "", [("SEND", "/exchange/amq.topic/$host%2Fbank.orders", {})])
 @example("rabbitmq", "shop", "", [("SUBSCRIBE", "/topic/a", {"x-queue-name": "$host/bank.q", "durable": "true"})])
 @example("artemis", "", "$host/bank.c", [("SUBSCRIBE", "/topic/a", {"durable-subscription-name": "s"})])
