@@ -131,7 +131,7 @@ class Edge:
         self.eased: dict[Eases, None] = {}
         """What sessions keep waiting, of which some may leave: addresses have room again."""
         self.holding = Holding(self, memory or Memory())
-        self.parked = 0
+        self.blocked_bytes = 0
         """Bytes that wait in all sessions for full addresses to have room."""
         self.log_frames = logging.getLogger("stampede.frames").isEnabledFor(logging.DEBUG)
         self._consumer = 0
@@ -409,9 +409,9 @@ class Edge:
         more already, and how many of them messages may go to until that is done."""
         self.growth.grow_with(newcomers, grown or {}, self.settings.engine)
 
-    def park(self, nbytes: int) -> None:
+    def count_blocked(self, nbytes: int) -> None:
         """So many more bytes wait for full addresses to have room."""
-        self.parked += nbytes
+        self.blocked_bytes += nbytes
 
     def next_consumer(self) -> int:
         self._consumer += 1
@@ -452,11 +452,11 @@ class Edge:
             except Exception:
                 self._fault(effect)
         while self.eased:
-            crowds, _ = self.eased.popitem()
+            blocked, _ = self.eased.popitem()
             try:
-                crowds.advance()
+                blocked.advance()
             except Exception:
-                crowds.fault()
+                blocked.fault()
         self.dispatching = False
         if self.rates is not None:
             self.rates.delivered(effects, consumers)
@@ -503,7 +503,7 @@ class Edge:
         if isinstance(effect, AddressBlocked):
             session = self.sessions.get(effect.session)
             if session is not None and not session.closed:
-                session.crowded(effect.slot, effect.address, effect.full, effect.passing)
+                session.address_blocked(effect.slot, effect.address, effect.full, effect.passing)
             return
         assert isinstance(effect, ConsumerClosed | BrowseEnd)
         sub = self._consumer_of(effect.consumer)

@@ -33,7 +33,7 @@ VALUES: dict[str, Callable[[Session], Any]] = {
 PAUSED = {
     "owner": "the owner has much to do",
     "busy": "the owner has much to do for one of its addresses",
-    "crowd": "as much as may wait for full addresses does",
+    "blocked": "as much as may wait for full addresses does",
     "rate": "it has used up the rate of its user",
     "memory": "the process is short of memory",
     "body": "the disk takes a large body as fast as it can",
@@ -146,14 +146,14 @@ class Clients:
             "bytes_out": session.outbox.nbytes,
             "tls_subject": session.channel.tls_subject,
             "edge": self._name,
-            "blocked_bytes": session.crowds.nbytes if session.crowds is not None else 0,
+            "blocked_bytes": session.blocked.nbytes if session.blocked is not None else 0,
             "blocked_by": _blocked_by(session),
         }
 
 
 def _blocked_by(session: Session) -> list[str]:
     """What keeps it from sending on, in words; empty: nothing does."""
-    full = session.crowds.awaited() if session.crowds is not None else []
+    full = session.blocked.awaited() if session.blocked is not None else []
     told = [f"address {address} is full" for address in full]
     return told + [PAUSED[why] for why in sorted(session.intake.held_by) if why in PAUSED]
 

@@ -135,7 +135,7 @@ def disconnect(session: Session, frame: Frame) -> None:
     it is how clients make sure of what they sent without asking each time. By then what they have not acknowledged is
     back in its queues, also for a client that comes to another edge next."""
     session.outbox.consumed()
-    if session.crowds is not None and session.crowds.when_empty(partial(_disconnect_late, session, frame)):
+    if session.blocked is not None and session.blocked.when_empty(partial(_disconnect_late, session, frame)):
         # What it sent goes first. Its consumers end now: what they hold may be what there is no room for.
         session.intake.batch.extend(session.ends(Reason.CLIENT_DISCONNECT))
         session.intake.park()

@@ -91,7 +91,7 @@ class Inbound:
                 break
         if session.closed:
             self.batch = []
-        if session.crowds is not None:
+        if session.blocked is not None:
             self._leave()
         elif batch := self.batch:
             # _leave() in line. One message that is not to be stored is carried out, and what comes of it told, before
@@ -152,8 +152,8 @@ class Inbound:
         if self.batch:
             session, port = self._session, self._edge.port
             batch, self.batch = self.batch, []
-            if session.crowds is not None:
-                batch = session.crowds.sift(batch)
+            if session.blocked is not None:
+                batch = session.blocked.sift(batch)
             if port.submit(batch) and not session.closed:
                 self._edge.pause(session)
 

@@ -360,9 +360,9 @@ class Publisher:
                 "transaction; send it outside, or in pieces",
             )
         slot = route.slot if route.split is None else slot_for(event.head, b"", route.split)
-        crowds = self._session.crowds
-        if crowds is not None and crowds.blocks(slot, route.address):
-            crowds.wait(slot, route.address, event.receipt, partial(self._begin_late, event, route, slot))
+        blocked = self._session.blocked
+        if blocked is not None and blocked.blocks(slot, route.address):
+            blocked.wait(slot, route.address, event.receipt, partial(self._begin_late, event, route, slot))
             self._session.intake.park()
         else:
             self.large = LargeSend(self._session, self._intake, event, route, slot)

@@ -113,7 +113,7 @@ class BlockedSends:
             if isinstance(command, Publish | Transact):
                 keys = _keys(command)
                 if any(map(self._shut, keys)) and not (isinstance(command, Publish) and command.run.blob):
-                    self._park(Waiting(keys, self._take_receipts(command), command))
+                    self._keep(Waiting(keys, self._take_receipts(command), command))
                     continue
             out.append(command)
         self._bound()
@@ -135,7 +135,7 @@ class BlockedSends:
                 Code.ADDRESS_FULL, f'Address "{address}" is full; send large messages over a connection of their own'
             )
         self.session.intake.submit()  # what came before this in the same read
-        self._park(Waiting(((slot, address),), [] if receipt is None else [receipt], go=go))
+        self._keep(Waiting(((slot, address),), [] if receipt is None else [receipt], go=go))
 
     def when_empty(self, then: Callable[[], None], gone: bool = False) -> bool:
         """Calls back when nothing waits any more; False: nothing does now. gone: the client will send no more."""
@@ -155,7 +155,7 @@ class BlockedSends:
                 del self._paced[key]
             self._soon()
 
-    def crowd(self, slot: int, address: str, full: bool) -> None:
+    def address_blocked(self, slot: int, address: str, full: bool) -> None:
         """The address has reached its limit, or has room again."""
         if full:
             self.full.add((slot, address))
@@ -188,7 +188,7 @@ class BlockedSends:
 
     def close(self) -> None:
         """The session has ended."""
-        self.session.edge.park(-self.nbytes)
+        self.session.edge.count_blocked(-self.nbytes)
         self.nbytes = 0
         self._waiting.clear()
         self._held.clear()
@@ -210,12 +210,12 @@ class BlockedSends:
         session.done(seq)
         return receipts
 
-    def _park(self, waiting: Waiting) -> None:
+    def _keep(self, waiting: Waiting) -> None:
         self._waiting.append(waiting)
         for key in waiting.keys:
             self._held[key] = self._held.get(key, 0) + 1
         self.nbytes += waiting.nbytes
-        self.session.edge.park(waiting.nbytes)
+        self.session.edge.count_blocked(waiting.nbytes)
         self.session.edge.holding.note(self.session)
         if self._timer is None:
             self._arm()
@@ -223,10 +223,10 @@ class BlockedSends:
     def _bound(self) -> None:
         session, settings = self.session, self.session.edge.settings.edge
         over = self.nbytes > settings.park_bytes
-        if not self._waiting or not (over or session.edge.parked > settings.park_total_bytes):
+        if not self._waiting or not (over or session.edge.blocked_bytes > settings.park_total_bytes):
             return
         if not session.subscriptions:
-            session.intake.hold("crowd")
+            session.intake.hold("blocked")
         elif over:
             self._fail(f"a connection that consumes may keep {settings.park_bytes} bytes waiting (park_bytes)")
 
@@ -270,7 +270,7 @@ class BlockedSends:
                 if not self._held[key]:
                     del self._held[key]
             self.nbytes -= waiting.nbytes
-            session.edge.park(-waiting.nbytes)
+            session.edge.count_blocked(-waiting.nbytes)
             if waiting.command is not None:
                 seq = session.answers.ask(waiting.receipts)
                 waiting.command.answer_to(seq)
@@ -297,7 +297,7 @@ class BlockedSends:
         session = self.session
         self._disarm()
         if self.nbytes <= session.edge.settings.edge.park_bytes // 2:
-            session.intake.release("crowd")
+            session.intake.release("blocked")
         if self._waiting:
             self._arm()
         elif self._then is not None:

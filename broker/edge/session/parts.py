@@ -162,11 +162,11 @@ class EdgeServices(ConsumerDesk, Protocol):
     """The edge, as its connections use it."""
 
     @property
-    def parked(self) -> int:
+    def blocked_bytes(self) -> int:
         """Bytes that wait in all sessions for full addresses to have room."""
         ...
 
-    def park(self, nbytes: int) -> None:
+    def count_blocked(self, nbytes: int) -> None:
         """So many more of them."""
         ...
 

@@ -78,9 +78,9 @@ class Session(SessionLife):
     """See the head of this file. Fields that most connections never need are made on first use."""
 
     __slots__ = (
-        "_doomed", "_temporaries", "_transactions", "answers", "bytes_in", "channel", "client_id", "crowds",
-        "edge", "ended", "entrance", "groups", "handles", "id", "intake", "login_mark", "login_task", "outbox",
-        "principal", "rights", "subscriptions", "usage", "used", "watch", "wire",
+        "_doomed", "_temporaries", "_transactions", "answers", "blocked", "bytes_in", "channel", "client_id",
+        "edge", "ended", "entrance", "groups", "handles", "id", "intake", "login_mark", "login_task",
+        "outbox", "principal", "rights", "subscriptions", "usage", "used", "watch", "wire",
     )  # fmt: skip
 
     def __init__(
@@ -116,7 +116,7 @@ class Session(SessionLife):
         self._doomed: dict[int, tuple[str, str]] | None = None
         self.used: set[int] | None = None
         """Slots where it has work that may not be durable yet; None: none (see use)."""
-        self.crowds: BlockedSends | None = None
+        self.blocked: BlockedSends | None = None
         self.watch = Watch(self)
 
     @property
@@ -173,7 +173,7 @@ class Session(SessionLife):
         size = self.channel.held() + self.wire.held + self.outbox.waiting + self.transacted
         size += WAITING if self.intake.parked else 0
         size += large.pending if (large := self.intake.large) is not None else 0
-        return size if self.crowds is None else size + self.crowds.nbytes
+        return size if self.blocked is None else size + self.blocked.nbytes
 
     # ── from the socket ────────────────────────────────────────────────────────────────────────────
 
@@ -250,7 +250,7 @@ class Session(SessionLife):
             and self.answers.quiet
             and not self._transactions
             and not self.intake.parked
-            and not (self.crowds is not None and self.crowds.nbytes)
+            and not (self.blocked is not None and self.blocked.nbytes)
             and self.outbox.clear
             and not self.wire.mid_frame
         )
@@ -324,8 +324,8 @@ class Session(SessionLife):
 
     def done(self, seq: int) -> None:
         """Request `seq` is carried out."""
-        if self.crowds is not None:
-            self.crowds.answered(seq)
+        if self.blocked is not None:
+            self.blocked.answered(seq)
         ids, thens = self.answers.done(seq)
         if ids:
             self.outbox.receipts(ids)
@@ -390,14 +390,14 @@ class Session(SessionLife):
         self.answers.instead(seq, partial(self._fail, code, detail, receipt))
         self.done(seq)
 
-    def crowded(self, slot: int, address: str, full: bool, passing: bool) -> None:
+    def address_blocked(self, slot: int, address: str, full: bool, passing: bool) -> None:
         """An address that it sends to has reached its limit, or has room again."""
-        if self.crowds is None:
-            self.crowds = BlockedSends(self)
+        if self.blocked is None:
+            self.blocked = BlockedSends(self)
         if passing:
-            self.crowds.passing(slot, address, full)
+            self.blocked.passing(slot, address, full)
             return
-        self.crowds.crowd(slot, address, full)
+        self.blocked.address_blocked(slot, address, full)
         if full and (notify := self.edge.notify) is not None:
             notify(filled(self, address, self.edge.match))
 
@@ -556,7 +556,7 @@ class Session(SessionLife):
             self.close(self.channel.reason)
         elif self.closed or self.leaving:
             return
-        elif self.crowds is not None and self.crowds.when_empty(self._hang_up, gone=True):
+        elif self.blocked is not None and self.blocked.when_empty(self._hang_up, gone=True):
             self.intake.batch.extend(self.ends(Reason.CLIENT_GONE))  # as at DISCONNECT
             self.intake.submit()
         else:
@@ -584,8 +584,8 @@ class Session(SessionLife):
         if self.login_task is not None:
             self.login_task.cancel()
         self.intake.last(self.ends(reason))
-        if self.crowds is not None:
-            self.crowds.close()
+        if self.blocked is not None:
+            self.blocked.close()
         if self.usage is not None:
             self.usage.leave()
             self.usage = None

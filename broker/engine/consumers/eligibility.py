@@ -358,7 +358,7 @@ class Eligibility:
             found = self.buckets[key] = MatchBucket(key)
         return found
 
-    def park(self, bits: int, owner: int, run: Run) -> None:
+    def keep(self, bits: int, owner: int, run: Run) -> None:
         """The run waits."""
         self.bucket(bits, owner, run).add(run)
         if run.ids[-1] > self.newest:

@@ -352,7 +352,7 @@ class _Dealer:
             for part in self._cut(run, at):
                 deliver(self._slot, queue, consumer, part, self._turn, self._gone)
         # What could not go is in its bucket before False is returned: nothing is ever out of place.
-        self._park(run, ways, {at for hand in hands.values() for at in hand})
+        self._keep(run, ways, {at for hand in hands.values() for at in hand})
         return going
 
     def _look(self, run: Run, level: deque[Run]) -> tuple[Run, dict[int, list[int]] | int]:
@@ -389,7 +389,7 @@ class _Dealer:
         groups = choice.groups if run.flags & GROUPED else None
         run, looked = self._look(run, level)
         _, ways = self._assign(run, looked, groups, False)
-        self._park(run, ways, set())
+        self._keep(run, ways, set())
 
     def _assign(
         self, run: Run, looked: dict[int, list[int]] | int, groups: Groups | None, taking: bool
@@ -436,7 +436,7 @@ class _Dealer:
 
     # ── parts of runs ──────────────────────────────────────────────────────────────────────────────
 
-    def _park(self, run: Run, ways: Ways, handed: set[int]) -> None:
+    def _keep(self, run: Run, ways: Ways, handed: set[int]) -> None:
         """Those of the messages that nobody got wait."""
         rest: dict[tuple[int, int], list[int]] = {}
         for at, way in enumerate(ways):
@@ -447,7 +447,7 @@ class _Dealer:
                 self._park_run(bits, owner, part)
 
     def _park_run(self, bits: int, owner: int, run: Run) -> None:
-        self._choice.park(bits, owner, run)
+        self._choice.keep(bits, owner, run)
         self._queue.added(run, known=True)
 
     def _cut(self, run: Run, at: list[int]) -> list[Run]:

@@ -119,7 +119,7 @@ def preparing(slot: Slot, command: Prepare, turn: Turn) -> Iterator[None]:
         prepared = slot.prepared[command.tx] = Prepared(command.tx, command.coordinator, turn.now)
         # Records of its own, joined to one group at the end: a restart finds all of the part or nothing.
         group = turn.part()
-        yield from _parking(slot, prepared, [part for part in command.parts if isinstance(part, Publish)], group)
+        yield from _hide(slot, prepared, [part for part in command.parts if isinstance(part, Publish)], group)
         for settle in _by(PIECE, [part for part in command.parts if isinstance(part, Settle)]):
             if settle is None:
                 yield
@@ -194,11 +194,11 @@ def _checking(slot: Slot, parts: list[Part]) -> Iterator[None]:
             slot.consumers[consumer].check(ids)  # also not twice in different parts
 
 
-def _parking(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> Iterator[None]:
+def _hide(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> Iterator[None]:
     if not parts:
         return
     hidden = create(slot, HIDDEN, f"{HIDDEN}.{prepared.tx}", Routing.ANYCAST, turn, hidden=True)
-    prepared.park(hidden.id)
+    prepared.rests_in(hidden.id)
     entries: list[tuple[Queue, Run, bool]] = []
     for part in _by(PIECE, parts):
         if part is None:

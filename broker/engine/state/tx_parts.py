@@ -81,7 +81,7 @@ class Prepared:
         """The decision is known; it is carried out when what is parked has been read back."""
         self.commit, self.calm = commit, calm
 
-    def park(self, queue: int) -> None:
+    def rests_in(self, queue: int) -> None:
         """Its messages rest in that hidden queue."""
         self.queue = queue
 

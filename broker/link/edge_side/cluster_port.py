@@ -57,7 +57,7 @@ from .all_slots import Together
 from .auto_marks import AutoMarks
 from .backpressure import Telling
 from .consumer_replay import PendingCommand, ReplayedConsumer, held, size_of
-from .cross_slot_tx import Parking
+from .cross_slot_tx import DelayedTransactions
 from .downloads import Downloads
 from .outages import Outages
 from .owner_link import OwnerLink
@@ -138,7 +138,7 @@ class ClusterPort:
         self.write_body, self.read_body = self._uploads.write, self._downloads.read
         self.arrived = self._downloads.arrived
         self.held = partial(held, self._consumers)
-        self._parking, self._together = Parking(), Together()
+        self._delayed, self._together = DelayedTransactions(), Together()
         self._marks = AutoMarks(later, self._send)
         self._patience: dict[str, Patience] = {}
         """Owner → ours with it."""
@@ -187,7 +187,7 @@ class ClusterPort:
             if command.slot == EVERYWHERE:
                 pressed |= self.submit(list(self._together.parts(command)))  # type: ignore[arg-type]
                 continue
-            if self._parking.active and self._parking.park(command):
+            if self._delayed.active and self._delayed.takes(command):
                 self._mirrored.closes(command)
                 pressed = True
                 continue
@@ -279,7 +279,7 @@ class ClusterPort:
                     consumer.set_aside(entry, part.ids)
         # In several slots it may leave later than what was numbered behind it, so it counts in a sequence of its own.
         command.counts_as(lane.turn(entry) if others else (0, entry.number))
-        return bool(others) and self._parking.begin(command.session, lane, entry, others)
+        return bool(others) and self._delayed.begin(command.session, lane, entry, others)
 
     def _refuse_at_once(self, lane: SlotChannel, command: Command) -> bool:
         if isinstance(command, Disconnect | Grant):
@@ -304,7 +304,7 @@ class ClusterPort:
             elif kind is Refused:
                 self._answered(link, effect.seq, effect, out)  # type: ignore[union-attr,arg-type]
             elif kind is AddressBlocked:
-                self._routes.crowd(link, effect, out)  # type: ignore[arg-type]
+                self._routes.address_blocked(link, effect, out)  # type: ignore[arg-type]
             elif kind is SlotState:
                 self._routes.said(link, effect)  # type: ignore[arg-type]
             else:
@@ -373,7 +373,7 @@ class ClusterPort:
         self._forget(lane, entry)
         if kind is not Publish:
             refused = self._finish_other(lane, entry, refused)
-        if self._parking.starting:
+        if self._delayed.starting:
             self._start_transaction(entry)
         self._tell_answer(entry, refused, out)
 
@@ -414,7 +414,7 @@ class ClusterPort:
                     held.forget(entry)
             self._release(entry)
             self._end_holds(entry)
-            self._unpark(command.session, entry)
+            self._let_session_go(command.session, entry)
         elif isinstance(command, Disconnect):
             # All that was left of it here, in one step: a session is one client's, and bounded by what it may
             # subscribe to.
@@ -493,13 +493,13 @@ class ClusterPort:
     # ── transactions over slots ────────────────────────────────────────────────────────────────────
 
     def _start_transaction(self, before: PendingCommand) -> None:
-        ready = self._parking.answered(before)
+        ready = self._delayed.answered(before)
         if ready is not None:
             lane, entry = ready
             self._send(lane, entry.command, entry.nbytes)
 
-    def _unpark(self, session: int, entry: PendingCommand) -> None:
-        commands = self._parking.end(session, entry)
+    def _let_session_go(self, session: int, entry: PendingCommand) -> None:
+        commands = self._delayed.end(session, entry)
         if commands is None:
             return
         self.submit(commands)

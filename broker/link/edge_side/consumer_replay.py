@@ -41,7 +41,7 @@ class PendingCommand:
     answered    a Hold that is kept until its transaction ends.
     happened    its effect has been seen: on a replay only its answer is asked for.
     holds       the Holds that end with it.
-    parked      a Transact that may not leave yet.
+    delayed     a Transact that may not leave yet.
     turn        the sequence it is numbered in, alone; 0: that of the lane.
     body        the large body of a Publish, if it can be sent again.
     claimed     a Hold that a new owner (or stream) was told of: what it covers was claimed there, whether the
@@ -51,8 +51,8 @@ class PendingCommand:
     """
 
     __slots__ = (
-        "answered", "body", "claimed", "command", "consumer", "firm", "happened", "holds", "nbytes", "number",
-        "own", "parked", "resume", "seq", "turn",
+        "answered", "body", "claimed", "command", "consumer", "delayed", "firm", "happened", "holds",
+        "nbytes", "number", "own", "resume", "seq", "turn",
     )  # fmt: skip
 
     def __init__(self, number: int, command: Command, seq: int, nbytes: int) -> None:
@@ -65,7 +65,7 @@ class PendingCommand:
         self.answered = False
         self.happened = False
         self.holds: list[PendingCommand] = []
-        self.parked = False
+        self.delayed = False
         self.turn = 0
         self.claimed = self.firm = self.own = False
         self.body: BodyUp | None = None
@@ -79,13 +79,13 @@ class PendingCommand:
         self.turn = turn
         return turn
 
-    def park(self) -> None:
+    def delay(self) -> None:
         """It may not leave yet."""
-        self.parked = True
+        self.delayed = True
 
-    def unpark(self) -> None:
+    def may_leave(self) -> None:
         """It may leave now."""
-        self.parked = False
+        self.delayed = False
 
     def answer(self) -> None:
         """A Hold is answered, and stays for those who lead its slot next; nobody wants to hear of it any more."""

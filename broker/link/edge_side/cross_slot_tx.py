@@ -7,7 +7,7 @@ kept by the stream; over several streams somebody has to wait.
 
 # Example. A session sends m to slot 3, acknowledges in slot 7 within a transaction, and commits; 3 coordinates:
 #     Hold to 7       claims the message for the transaction
-#     COMMIT          is parked: Hold is not answered yet. Sent now, it could reach 3, and 3's Prepare reach 7, before
+#     COMMIT          is delayed: Hold is not answered yet. Sent now, it could reach 3, and 3's Prepare reach 7, before
 #                     the Hold does, for these are two streams
 #     Hold: Done      nothing is left to wait for: the COMMIT leaves
 #     what the session sends now waits: a SEND to 7 could be seen there before the transaction is
@@ -23,16 +23,16 @@ from .consumer_replay import PendingCommand
 from .slot_channel import SlotChannel
 
 
-class Parking:
+class DelayedTransactions:
     """`active`: somebody waits; asked before anything else, because hardly ever anybody does.
 
     starting   what a Transact waits for → the Transact: one at most, because its session asks for nothing more."""
 
-    __slots__ = ("_parked", "_waits", "active", "starting")
+    __slots__ = ("_waiting", "_waits", "active", "starting")
 
     def __init__(self) -> None:
         self.active = False
-        self._parked: dict[int, tuple[PendingCommand, list[Command]]] = {}
+        self._waiting: dict[int, tuple[PendingCommand, list[Command]]] = {}
         """Session → the Transact that it waits for, and what waits."""
         self._waits: dict[PendingCommand, tuple[SlotChannel, set[PendingCommand]]] = {}
         """Transact → its slot, and what it still waits for."""
@@ -40,24 +40,24 @@ class Parking:
 
     def begin(self, session: int, lane: SlotChannel, entry: PendingCommand, others: Iterable[SlotChannel]) -> bool:
         """The session waits from now on. True: so does the Transact itself. `others`: of the slots it reaches into."""
-        self._parked[session] = (entry, [])
+        self._waiting[session] = (entry, [])
         self.active = True
         before = {hold for hold in entry.holds if not hold.answered}
         for other in others:
             # Over what is unanswered in these slots, of all sessions: bounded by edge_pending_bytes.
             before.update(sent for sent in other.kept.values() if _sent_by(session, sent))
         if before:
-            entry.park()
+            entry.delay()
             self._waits[entry] = (lane, before)
             self.starting.update(dict.fromkeys(before, entry))
         return bool(before)
 
-    def park(self, command: Command) -> bool:
+    def takes(self, command: Command) -> bool:
         """True: the command waits."""
-        parked = self._parked.get(getattr(command, "session", 0))
-        if parked is None:
+        waiting = self._waiting.get(getattr(command, "session", 0))
+        if waiting is None:
             return False
-        parked[1].append(command)
+        waiting[1].append(command)
         return True
 
     def answered(self, before: PendingCommand) -> tuple[SlotChannel, PendingCommand] | None:
@@ -70,7 +70,7 @@ class Parking:
         if waits:
             return None
         del self._waits[entry]
-        entry.unpark()
+        entry.may_leave()
         return lane, entry
 
     def end(self, session: int, entry: PendingCommand) -> list[Command] | None:
@@ -79,12 +79,12 @@ class Parking:
         # Refused, or given up, before it could leave.
         for before in waits:
             del self.starting[before]
-        parked = self._parked.get(session)
-        if parked is None or parked[0] is not entry:
+        waiting = self._waiting.get(session)
+        if waiting is None or waiting[0] is not entry:
             return None  # an earlier one, in one slot
-        del self._parked[session]
-        self.active = bool(self._parked)
-        return parked[1]
+        del self._waiting[session]
+        self.active = bool(self._waiting)
+        return waiting[1]
 
 
 def _sent_by(session: int, entry: PendingCommand) -> bool:

@@ -173,16 +173,16 @@ class Routes:
         elif effect.state == SERVING and effect.epoch == lane.epoch and not lane.live:
             self.open(lane)
 
-    def crowd(self, link: OwnerLink, effect: AddressBlocked, out: list[Effect]) -> None:
+    def address_blocked(self, link: OwnerLink, effect: AddressBlocked, out: list[Effect]) -> None:
         """An owner says that an address is full, or has room again."""
         lane = self.current(link, effect.slot)
         if lane is None:
             return
         key = (effect.session, effect.address, effect.passing)
         if effect.full:
-            lane.crowds[key] = None
+            lane.blocked[key] = None
         else:
-            lane.crowds.pop(key, None)
+            lane.blocked.pop(key, None)
         out.append(effect)
 
     def begin_bodies(self, lane: SlotChannel) -> None:
@@ -209,17 +209,17 @@ class Routes:
         # What is queued is in the replay as well.
         link.drop(lane.slot)
         self._stats.replay(lane.begin_again())
-        self._end_crowds(lane)
+        self._end_blocked(lane)
 
-    def _end_crowds(self, lane: SlotChannel, passing: bool = False) -> None:
+    def _end_blocked(self, lane: SlotChannel, passing: bool = False) -> None:
         """Whoever leads it now says so itself when the next SEND comes; what the last one said is nobody's to end."""
-        for session, address, busy in lane.take_crowds(passing):
+        for session, address, busy in lane.take_blocked(passing):
             self._telling.tell(AddressBlocked(session, lane.slot, address, False, busy))
 
     def _down(self, lane: SlotChannel) -> None:
         """Nobody hears what we send for the slot."""
         lane.down(self._clock.monotonic())
-        self._end_crowds(lane, passing=True)  # who is not read for it could not ACK anything meanwhile
+        self._end_blocked(lane, passing=True)  # who is not read for it could not ACK anything meanwhile
         if lane.link is not None:
             lane.link.drop(lane.slot)
             if lane.link.up:

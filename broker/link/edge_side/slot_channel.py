@@ -48,8 +48,9 @@ class SlotChannel:
     """
 
     __slots__ = (
-        "asked", "consumers", "crowds", "down_since", "epoch", "idle", "kept", "link", "live", "marked", "nbytes",
-        "number", "opened", "openings", "refusing", "rest", "sessions", "shelved", "slot", "turns", "waiting",
+        "asked", "blocked", "consumers", "down_since", "epoch", "idle", "kept", "link", "live", "marked",
+        "nbytes", "number", "opened", "openings", "refusing", "rest", "sessions", "shelved", "slot", "turns",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, slot: int, now: float) -> None:
@@ -76,7 +77,7 @@ class SlotChannel:
         self.idle: list[int] = []
         self.waiting: list[BodyUp] = []
         """Large bodies that begin when it is open."""
-        self.crowds: dict[tuple[int, str, bool], None] = {}
+        self.blocked: dict[tuple[int, str, bool], None] = {}
         """(session, address, passing): who was told that what is full."""
 
     # ── who leads it ───────────────────────────────────────────────────────────────────────────────
@@ -124,10 +125,10 @@ class SlotChannel:
         was, self.refusing = self.refusing, True
         return not was
 
-    def take_crowds(self, passing: bool = False) -> Iterable[tuple[int, str, bool]]:
+    def take_blocked(self, passing: bool = False) -> Iterable[tuple[int, str, bool]]:
         """Who was told that what is full, by its owner of before. passing: only of what passes by itself."""
-        crowds, self.crowds = self.crowds, {key: None for key in self.crowds if passing and not key[2]}
-        return [key for key in crowds if key not in self.crowds]
+        blocked, self.blocked = self.blocked, {key: None for key in self.blocked if passing and not key[2]}
+        return [key for key in blocked if key not in self.blocked]
 
     # ── what waits for an answer ───────────────────────────────────────────────────────────────────
 
@@ -279,7 +280,7 @@ class SlotChannel:
                 out.append(self._again(consumer, grants))
         for entry in unanswered:
             # It has not left for the first time yet.
-            if entry.parked:
+            if entry.delayed:
                 continue
             if isinstance(entry.command, Subscribe) and entry.consumer is not None:
                 command = entry.consumer.again(self.seq(entry))

@@ -62,10 +62,10 @@ async def test_what_waits_leaves_in_order_and_frees_its_memory() -> None:
     bench.send(b"1", b"2")
     bench.send(b"other", address="c")
     assert bench.left() == [b"other"]
-    assert bench.edge.parked == bench.session_.crowds.nbytes > 0
+    assert bench.edge.blocked_bytes == bench.session_.blocked.nbytes > 0
     bench.told(False)
     assert bench.left() == [b"1", b"2"]
-    assert bench.edge.parked == 0
+    assert bench.edge.blocked_bytes == 0
 
 
 async def test_the_next_piece_waits_for_the_answer_to_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ async def test_above_the_bound_a_producer_is_not_read_until_half_of_it_has_left(
     bench.send(b"x" * 700)
     assert holds(bench.session_) == set()
     bench.send(b"x" * 700)
-    assert holds(bench.session_) == {"crowd"}
+    assert holds(bench.session_) == {"blocked"}
     assert not bench.session_.intake.reading
     bench.told(False)
     assert bench.session_.intake.reading
@@ -124,16 +124,16 @@ async def test_one_reason_to_wait_ends_without_the_other() -> None:
 
 async def test_when_all_sessions_keep_too_much_everybody_who_keeps_something_is_paused() -> None:
     bench = Full(park_total_bytes=1000)
-    bench.edge.parked = 1000
+    bench.edge.blocked_bytes = 1000
     bench.send(b"x")
-    assert holds(bench.session_) == {"crowd"}
+    assert holds(bench.session_) == {"blocked"}
 
 
 async def test_a_session_that_ends_gives_back_what_it_kept() -> None:
     bench = Full()
     bench.send(b"1", b"2")
     bench.session_.lost()
-    assert bench.edge.parked == 0
+    assert bench.edge.blocked_bytes == 0
 
 
 async def test_patience_ends_in_an_error_that_names_the_first_receipt() -> None:

@@ -104,7 +104,7 @@ async def test_memory_is_handed_back_when_most_of_many_have_gone(monkeypatch):
     bench.edge.forget(sessions[6])
     assert asked.count(True) == 1
     bench.edge.forget(sessions[7])
-    assert asked.count(True) == 1, "once for each crowd"
+    assert asked.count(True) == 1, "once for each full address"
 
 
 @pytest.mark.parametrize(("reason", "level"), [(Reason.CLIENT_DISCONNECT, "DEBUG"), (Reason.PROTOCOL_ERROR, "INFO")])

@@ -9,7 +9,7 @@ from broker.engine.state.tx_parts import Claim, Parked, Prepared
 
 def test_it_comes_back_from_the_log_but_for_what_only_memory_has():
     prepared = Prepared("tx-1", coordinator=7, since=1000)
-    prepared.park(queue=9)
+    prepared.rests_in(queue=9)
     prepared.publishes = [
         Parked(1, 3, "orders", None, 1, True, True),
         Parked(4, 4, "a", "q", 2, False, False, unique=True),

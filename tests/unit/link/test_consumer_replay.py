@@ -332,13 +332,13 @@ def test_room_without_a_bound_stays_so() -> None:
 
 def test_what_becomes_of_a_command_is_said_by_its_methods() -> None:
     entry = PendingCommand(1, Hold(3, 1, 9, 7, [1]), 9, 0)
-    assert not (entry.answered or entry.parked or entry.resume or entry.turn or entry.own)
+    assert not (entry.answered or entry.delayed or entry.resume or entry.turn or entry.own)
     entry.answer()
     assert entry.answered and entry.seq == 0
-    entry.park()
-    assert entry.parked
-    entry.unpark()
-    assert not entry.parked and entry.alone_in(4) == entry.turn == 4
+    entry.delay()
+    assert entry.delayed
+    entry.may_leave()
+    assert not entry.delayed and entry.alone_in(4) == entry.turn == 4
     known = consumer()
     again = PendingCommand(2, known.command, 0, 0)
     again.attaches_again(known)

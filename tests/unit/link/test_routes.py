@@ -229,14 +229,14 @@ def test_who_was_told_that_it_is_full_is_told_otherwise_when_the_leader_goes(ben
     bench.says(link, OPENED, 1)
     out: list[Any] = []
     for address, passing in (("x", False), ("y", True), ("z", False)):
-        bench.routes.crowd(link, AddressBlocked(3, SLOT, address, True, passing), out)
-    bench.routes.crowd(link, AddressBlocked(3, SLOT, "z", False, False), out)
+        bench.routes.address_blocked(link, AddressBlocked(3, SLOT, address, True, passing), out)
+    bench.routes.address_blocked(link, AddressBlocked(3, SLOT, "z", False, False), out)
     assert len(out) == 4
     bench.routes.broken(link)
     assert [(each.address, each.full) for each in bench.telling.told] == [("y", False)], "who is not read cannot ACK"
     bench.routes.dialed(link)
     assert [(each.address, each.full) for each in bench.telling.told] == [("y", False), ("x", False)]
-    bench.routes.crowd(link, AddressBlocked(3, SLOT, "late", True, False), out)
+    bench.routes.address_blocked(link, AddressBlocked(3, SLOT, "late", True, False), out)
     assert len(out) == 4, "not opened yet: nobody hears it"
 
 

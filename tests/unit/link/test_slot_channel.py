@@ -144,7 +144,7 @@ def test_what_has_ended_or_waits_is_not_told_again() -> None:
     seen = consumer(lane)
     seen.begins()
     seen.ends()
-    lane.keep(publish(), 0, 3).park()
+    lane.keep(publish(), 0, 3).delay()
     assert [type(command) for command in again(lane)] == [Open, Open]
 
 
@@ -241,10 +241,10 @@ def test_an_answer_is_for_who_asked() -> None:
     assert isinstance(refused, Refused) and (refused.session, refused.seq, refused.detail) == (1, 11, "no room")
 
 
-def test_crowds_and_bodies_are_taken_once() -> None:
+def test_blocked_addresses_and_bodies_are_taken_once() -> None:
     lane, _ = channel()
-    lane.crowds[1, "a"] = None
-    assert list(lane.take_crowds()) == [(1, "a")] and not list(lane.take_crowds())
+    lane.blocked[1, "a"] = None
+    assert list(lane.take_blocked()) == [(1, "a")] and not list(lane.take_blocked())
     lane.waiting.append(Body())  # type: ignore[arg-type]
     assert len(lane.take_waiting()) == 1 and lane.take_waiting() == []
 
