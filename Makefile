@@ -184,10 +184,11 @@ abuse: $(VENV)/.installed-dev
 chaos: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.chaos $(ARGS)
 
-# Debian: apt install rabbitmq-server activemq default-jre-headless. Which is not there is skipped in one line.
 retry: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.kill.retrying $(ARGS)
 
+# Debian: apt install rabbitmq-server activemq default-jre-headless. Which is not there is skipped in one line; one that
+# is there and does not come up is a failure.
 oracles: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.oracles $(ARGS)
 

@@ -3,11 +3,15 @@ the page of the dialect."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.oracles import script, selectors, sequences
+from tests.oracles import __main__ as oracles
+from tests.oracles import peers, script, selectors, sequences
 from tests.oracles.differences import DIFFERENCES, RULES, differing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,3 +82,29 @@ def test_what_is_random_is_drawn_again_from_its_seed():
     scripts = sequences.drawn(3, 20)
     assert scripts == sequences.drawn(3, 20) and len({each.name for each in scripts}) == 20
     assert all(each.steps[-1].startswith("b < ") for each in scripts)
+
+
+def test_one_that_is_not_installed_is_skipped_and_one_that_does_not_come_up_is_a_failure(monkeypatch, capsys):
+    @contextmanager
+    def absent(folder: Path) -> Iterator[int]:
+        raise peers.Absent("no such broker here")
+        yield 0
+
+    @contextmanager
+    def broken(folder: Path) -> Iterator[int]:
+        with peers._running([sys.executable, "-c", "raise SystemExit('no disk')"], folder, 1, {}):
+            yield 1
+
+    monkeypatch.setattr(oracles, "PEERS", {"rabbitmq": absent})
+    assert oracles.main([]) == 0
+    monkeypatch.setattr(oracles, "PEERS", {"activemq": broken, "rabbitmq": absent})
+    assert oracles.main([]) == 1
+    said = capsys.readouterr().out
+    assert "activemq: FAILED: " in said and "no disk" in said  # the end of its log
+    assert said.count("rabbitmq: skipped: no such broker here") == 2
+
+
+def test_a_name_that_no_script_has_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        oracles.main(["--only", "no such script"])
+    assert "no script's name has 'no such script'" in capsys.readouterr().err

@@ -1,8 +1,9 @@
 """A real RabbitMQ and a real ActiveMQ Classic (Debian: rabbitmq-server, activemq) and a real Artemis (its distribution)
 on ports of their own, with their state in a folder of ours.
 
-Rule: only loopback; what is started here is ended here. Raises Absent with one line where a broker is not installed.
-Nothing is fetched but Artemis, and that only by who asks for it (fetch_artemis).
+Rule: only loopback; what is started here is ended here. Raises Absent with one line where a broker is not installed,
+and Down where one that is installed does not come up: nobody may take that for a success. Nothing is fetched but
+Artemis, and that only by who asks for it (fetch_artemis).
 """
 
 from __future__ import annotations
@@ -43,7 +44,11 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "stampe
 
 
 class Absent(Exception):
-    """It cannot be started here; the text says why and how it could."""
+    """It is not installed here; the text says how it could be."""
+
+
+class Down(Exception):
+    """It is installed and does not come up; the text has the end of its log."""
 
 
 @contextmanager
@@ -123,7 +128,9 @@ def artemis(folder: Path) -> Iterator[int]:
     made = folder / "broker"
     line = [str(home / "bin" / "artemis"), "create", str(made), "--user", "guest", "--password", "guest"]
     line += ["--allow-anonymous", "--silent", "--no-web", "--no-autotune", "--nio", "--java-memory", "512M"]
-    subprocess.run(line, capture_output=True, check=True)
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Down(f"Artemis makes no broker: {(done.stdout + done.stderr)[-300:]!r}")
     config = made / "etc" / "broker.xml"
     options = "protocols=STOMP;anycastPrefix=/queue/;multicastPrefix=/topic/;stompConsumerCredits=-1"
     acceptor = f'<acceptors><acceptor name="stomp">tcp://127.0.0.1:{port}?{options}</acceptor></acceptors>'
@@ -145,7 +152,7 @@ def _running(line: list[str], folder: Path, port: int, settings: Mapping[str, st
         end = time.monotonic() + START_S
         while not _answers(port):
             if process.poll() is not None or time.monotonic() > end:
-                raise Absent(f"{line[0]} does not answer: {(folder / 'out.log').read_text(errors='replace')[-300:]!r}")
+                raise Down(f"{line[0]} does not answer: {(folder / 'out.log').read_text(errors='replace')[-300:]!r}")
             time.sleep(0.3)
         yield
     finally:
