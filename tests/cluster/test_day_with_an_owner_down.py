@@ -69,6 +69,8 @@ async def test_a_stuck_queue_and_its_dead_letters(shared: Cluster, tmp_path: Pat
             await page.value("location.hash = '#dead'")
             await page.until("document.querySelector('[aria-label^=\"Retry books\"]')")
             await page.value("document.querySelector('[aria-label^=\"Retry books\"]').click()")
+            await page.until("document.getElementById('form').open")
+            await page.value("document.getElementById('form-yes').click()")
             await page.until("document.getElementById('problem').innerText.includes('3 messages are back in books')")
             assert page.errors == []
         rows = json.loads(await asyncio.to_thread(stampede, edge, "messages", "books", "-o", "json"))

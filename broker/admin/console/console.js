@@ -162,9 +162,7 @@ async function dead() {
   const told = await look("/dead-letters");
   const rows = told.queues.flatMap((q) => (q.groups.length ? q.groups : [{ address: "", queue: "", reason: "", count: q.messages }])
     .map((g) => ({ ...g, in: fqqn(q) })));
-  const retry = (r) => (r.address ? el("button", { "aria-label": `Retry ${r.address}, ${r.reason}`, onclick: () => act(
-    () => api("POST", `/queues/${part(r.in)}/retry`, { address: r.address, reason: r.reason || undefined }),
-    (t) => `${count(t.done)} messages are back in ${r.address}`) }, "Retry") : "");
+  const retry = (r) => (r.address ? el("button", { "aria-label": `Retry ${r.address}, ${r.reason}`, onclick: () => retried(r.in, r) }, "Retry") : "");
   const from = (r) => (r.queue && r.queue !== r.address ? `${r.address}::${r.queue}` : r.address);
   return [
     el("h1", {}, "Dead letters"), missing(told),

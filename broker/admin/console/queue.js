@@ -47,6 +47,18 @@ function carrying(name, at) {
     own.selector ? el("button", { class: "danger", onclick: go("purge", "Delete", () => ({ why: "will be gone", body: {} }), "deleted") }, "Delete what matches") : []);
 }
 
+// Shows the first of those that come from there, before they go back.
+async function retried(name, group) {
+  const at = `/queues/${part(name)}`;
+  const chosen = `_AMQ_ORIG_ADDRESS = '${group.address.replaceAll("'", "''")}'`;
+  const first = await api("GET", `${at}/messages?limit=3&preview=80&selector=${part(chosen)}`).catch(() => ({ items: [] }));
+  const lines = first.items.map((row) => `${row.id}: ${row.large ? "large" : shown(row)}`);
+  const text = `${count(group.count)} messages go back to ${group.address}${group.reason ? `; they left for: ${group.reason}` : ""}.`;
+  if (!await filled(`Retry ${group.address}`, [text, ...(lines.length ? ["The first from there:", ...lines] : [])].join("\n"), [], "Retry")) return;
+  act(() => api("POST", `${at}/retry`, { address: group.address, ...(group.reason ? { reason: group.reason } : {}) }),
+    (t) => `${count(t.done)} messages are back in ${group.address}`);
+}
+
 async function queue(name) {
   const at = `/queues/${part(name)}`;
   const [told, consumers, messages, dead] = await Promise.all([
@@ -76,9 +88,7 @@ async function queue(name) {
       { title: "From", text: true, cell: (g) => (g.queue === g.address || !g.queue ? g.address : `${g.address}::${g.queue}`) },
       { title: "Reason", cell: (g) => g.reason || "—" },
       { title: "Messages", num: true, cell: (g) => count(g.count) },
-      { title: "Do", cell: (g) => el("button", { "aria-label": `Retry what comes from ${g.address} for ${g.reason}`, onclick: () => act(
-        () => api("POST", `${at}/retry`, { address: g.address, ...(g.reason ? { reason: g.reason } : {}) }),
-        (t) => `${count(t.done)} messages are back in ${g.address}`) }, "Retry") },
+      { title: "Do", cell: (g) => el("button", { "aria-label": `Retry what comes from ${g.address} for ${g.reason}`, onclick: () => retried(name, g) }, "Retry") },
     ], groups, "")] : [],
     el("h2", {}, "Messages"), carrying(name, at), table([
       { title: "Id", id: true, cell: (r) => r.id },

@@ -8,6 +8,7 @@ Rule: arguments in, requests to the API out (admin_client.py); what destroys nee
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import IO, Any
 
@@ -280,16 +281,19 @@ def messages(
 @click.option("--selector", help="Only messages that match (docs/selectors.md).")
 def export(url: str, login: str | None, output: str, name: str, file: IO[str], selector: str | None) -> None:
     """What waits in a queue as JSON lines, to be sent again by import-messages; takes nothing."""
-    count = 0
-    for row in AdminApi(url, login).rows(
-        f"/queues/{part(name)}/messages", sys.maxsize, selector=selector, preview=0, raw="true"
-    ):
-        if row["raw"] is None:
-            click.echo(f"stampede: message {row['id']} is large: move it instead of exporting it.", err=True)
-            raise SystemExit(REFUSED)
-        kept = {field: row[field] for field in ("id", "raw", "flags", "priority", "durable", "expires", "timestamp")}
-        file.write(json.dumps(kept) + "\n")
-        count += 1
+    count, api = 0, AdminApi(url, login)
+    rows = api.rows(f"/queues/{part(name)}/messages", sys.maxsize, selector=selector, preview=0, raw="true")
+    with progress("export", _waiting(api, name)) as bar:
+        for row in rows:
+            if row["raw"] is None:
+                click.echo(f"stampede: message {row['id']} is large: move it instead of exporting it.", err=True)
+                raise SystemExit(REFUSED)
+            kept = {
+                field: row[field] for field in ("id", "raw", "flags", "priority", "durable", "expires", "timestamp")
+            }
+            file.write(json.dumps(kept) + "\n")
+            count += 1
+            bar.update(1)
     click.echo(f"{count} messages", err=True)
 
 
@@ -307,17 +311,20 @@ def import_messages(url: str, login: str | None, output: str, address: str, file
         body = {"exported": batch, "queue": queue}
         return int(api.call("POST", f"/addresses/{part(address)}/messages", body)["sent"]) if batch else 0
 
-    for number, line in enumerate(file, 1):
-        try:
-            message = json.loads(line)
-        except ValueError:
-            raise click.UsageError(f"line {number} is no JSON; {sent} messages before it were sent.") from None
-        if size + len(line) > 500_000:
-            sent += send()
-            batch, size = [], 0
-        batch.append({name: message.get(name) for name in ("raw", "flags", "priority", "durable", "expires")})
-        size += len(line)
-    sent += send()
+    with progress("import", _size(file)) as bar:
+        for number, line in enumerate(file, 1):
+            try:
+                message = json.loads(line)
+            except ValueError:
+                raise click.UsageError(f"line {number} is no JSON; {sent} messages before it were sent.") from None
+            if size + len(line) > 500_000:
+                sent += send()
+                bar.update(size)
+                batch, size = [], 0
+            batch.append({name: message.get(name) for name in ("raw", "flags", "priority", "durable", "expires")})
+            size += len(line)
+        sent += send()
+        bar.update(size)
     show([{"sent": sent}], ("sent",), output)
 
 
@@ -330,9 +337,7 @@ def carried(api: AdminApi, name: str, what: str, body: dict[str, Any], output: s
         told = api.call("POST", path, body)
         done = told["done"]
     else:
-        with click.progressbar(
-            length=_waiting(api, name), label=what, file=sys.stderr, show_pos=True, hidden=not sys.stderr.isatty()
-        ) as bar:
+        with progress(what, _waiting(api, name)) as bar:
             while True:
                 told = api.call("POST", path, {**body, "limit": AT_ONCE})
                 done += told["done"]
@@ -349,6 +354,21 @@ def carried(api: AdminApi, name: str, what: str, body: dict[str, Any], output: s
         click.echo("stampede: there is more; name what is left with --selector", err=True)
     if told["left"] or told["more"]:
         raise SystemExit(REFUSED)
+
+
+def progress(what: str, length: int) -> Any:
+    """A bar, where somebody looks."""
+    return click.progressbar(
+        length=length, label=what, file=sys.stderr, show_pos=True, hidden=not (length and sys.stderr.isatty())
+    )
+
+
+def _size(file: IO[str]) -> int:
+    """Bytes of a file; 0: it is none that says so."""
+    try:
+        return os.fstat(file.fileno()).st_size
+    except (OSError, ValueError):
+        return 0
 
 
 def _waiting(api: AdminApi, name: str) -> int:

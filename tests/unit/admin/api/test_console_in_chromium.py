@@ -95,6 +95,10 @@ async def test_the_console_follows_what_happens(tmp_path):
             await page.value("location.hash = '#queue/DLQ'")
             await page.until(f"{TEXT}.includes('poison 2') && {TEXT}.includes('Nobody')")
             await page.value("document.querySelector('[aria-label^=\"Retry\"]').click()")
+            await page.until("document.getElementById('form').open")
+            told = await page.value("document.getElementById('form-text').innerText")
+            assert "3 messages go back to orders" in told and "poison 0" in told, "looked at before it is done"
+            await page.value("document.getElementById('form-yes').click()")
             await page.until("document.getElementById('problem').innerText.includes('3 messages are back')")
             await page.until(f"{TEXT}.includes('there is no queue')")
             await page.value("location.hash = '#audit'")
