@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.rglob("*.toml")), ids=lambda file: file.stem)
 def test_it_can_be_read(file: Path):
-    assert load(str(file), {}, {}).bridges
+    assert load(str(file), {}, {}).edge.tls_port == 61612
 
 
 def test_the_places_lead_to_each_other():
