@@ -10,12 +10,16 @@ is refused by whoever asked. No sign, no blank, no underscore.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 DIGITS: Final = 18
 """Below 2^63 whatever they are: no field on a wire, in the log or in a column is too small for it."""
 _BEYOND: Final = 10**DIGITS
+AGES: Final[Mapping[str, int]] = {
+    "Y": 365 * 86_400, "M": 30 * 86_400, "D": 86_400, "h": 3600, "m": 60, "s": 1,
+}  # fmt: skip
+"""Unit of an age, as RabbitMQ has it in x-max-age → seconds."""
 
 
 def natural(text: str | bytes, digits: int = DIGITS) -> int | None:
@@ -40,3 +44,9 @@ def integer(text: str, digits: int = DIGITS) -> int | None:
     """The same, perhaps with a minus in front."""
     found = natural(text.removeprefix("-"), digits)
     return -found if found is not None and text.startswith("-") else found
+
+
+def age_ms(text: str) -> int | None:
+    """The milliseconds of an age as RabbitMQ writes it, `7D` or `12h`; None for anything else."""
+    number, unit = natural(text[:-1], 9), text[-1:]
+    return None if number is None or unit not in AGES else 1000 * number * AGES[unit]

@@ -16,6 +16,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from broker.core.errors import ConfigError
+from broker.core.numbers import age_ms
 from broker.core.virtual_host import HOST, NAME
 
 from ..artemis.importing import Imported, Note
@@ -46,7 +47,18 @@ _NEEDLESS = {
     "ha-sync-mode": "replicas are in sync before a receipt",
     "queue-master-locator": "leaders are spread by the cluster",
     "queue-leader-locator": "leaders are spread by the cluster", "delivery-limit": "",
+    "initial-cluster-size": "replicas are those of all queues", "stream-filter-size-bytes": "filters are exact",
+    "stream-max-segment-size-bytes": "what is kept goes message by message",
 }  # fmt: skip
+_AGAIN = (
+    "of a durable subscription over STOMP: its client's SUBSCRIBE makes it again. Have it come before the senders do: "
+    "what they send before is not for it"
+)
+
+
+def _subscription(queue: str) -> bool:
+    """Has RabbitMQ's plug-in called it so?"""
+    return queue.startswith("stomp-subscription-")
 
 
 _Row = TypedDict("_Row", {
@@ -256,13 +268,17 @@ class _Definitions:
 
     def _queue(self, address: str, queue: Item, policy: Item, host: str) -> None:
         given = {str(key).removeprefix("x-"): value for key, value in (queue.get("arguments") or {}).items()}
-        if given.get("queue-type") == "stream":
-            self._note(f"queue {address!r}", "a stream: see retroactive_messages, and the archive (docs/pipeline.md)")
+        if _subscription(str(queue.get("name", ""))):
+            self._note(f"queue {address!r}", _AGAIN)
             return
         if queue.get("auto_delete") or queue.get("durable") is False:
             self._note(f"queue {address!r}", "it goes with its consumers: clients make it when they come")
             return
         values = self._values(address, {**policy, **given}, host)
+        if given.get("queue-type") == "stream":
+            values["non_destructive"] = True
+            if not values.keys() & {"expiry_delay_ms", "ring_size", "ring_bytes"}:
+                self._note(f"queue {address!r}", "a stream without a bound grows for ever: give it expiry_delay_ms")
         try:
             checked_entry("engine.queues", address, {"address": address}, "the file")
             if values:
@@ -295,6 +311,8 @@ class _Definitions:
                 found |= {"auto_delete": True, "auto_delete_delay_ms": value, "auto_delete_message_count": -1}
             elif name in _ARGUMENTS:
                 found[_ARGUMENTS[name]] = value
+            elif name == "max-age" and (age := age_ms(str(value))) is not None:
+                found["expiry_delay_ms"] = age
             elif name == "delivery-limit":
                 found["max_delivery_attempts"] = value + 1 if isinstance(value, int) else value
             elif name == "dead-letter-exchange":
@@ -337,6 +355,8 @@ class _Definitions:
             if not source or prefix is None:
                 continue
             told = f"binding of {source!r} ({key!r}) to {target!r}"
+            if binding.get("destination_type") == "queue" and _subscription(target):
+                continue  # told with the queue
             if binding.get("destination_type") != "queue":
                 self._note(told, "from exchange to exchange: bind the queues, or write a divert")
             elif self._kind(host, source) == "headers":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.artemis.importing import Imported
 from broker.config.foreign.foreign_files import read
 from broker.config.foreign.patterns import TooMuchError, Trial
 from broker.core.errors import ConfigError
@@ -23,7 +24,39 @@ def test_queues_with_arguments_and_the_policy_that_fits():
     }  # fmt: skip
     assert addresses["dead"] == {"max_delivery_attempts": 6}
     assert addresses["$host/shop.orders"] == {"exclusive": True}
-    assert list(FOUND.tables["engine.queues"]) == ["orders", "dead", "$host/shop.orders"]
+    assert list(FOUND.tables["engine.queues"]) == ["orders", "dead", "$host/shop.orders", "log"]
+
+
+def one_queue(name: str, **arguments: object) -> Imported:
+    queue = {"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": arguments}
+    bound = {
+        "source": "amq.topic",
+        "vhost": "/",
+        "destination": name,
+        "destination_type": "queue",
+        "routing_key": "a.#",
+    }
+    return read(json.dumps({"queues": [queue], "bindings": [bound]}).encode())
+
+
+def test_a_stream_is_a_queue_whose_messages_stay():
+    told = {"x-queue-type": "stream", "x-max-age": "7D", "x-max-length-bytes": 5000, "x-stream-filter-size-bytes": 16}
+    found = one_queue("log", **told)
+    assert found.tables["engine.addresses"]["log"] == {
+        "non_destructive": True, "expiry_delay_ms": 7 * 86_400_000, "ring_bytes": 5000,
+    }  # fmt: skip
+    assert list(found.tables["engine.queues"]) == ["log"]
+    assert not [note for note in found.notes if note.what.startswith(("queue", "x-"))]
+    assert any("bound" in note.why for note in one_queue("log", **{"x-queue-type": "stream"}).notes)
+
+
+def test_what_the_plug_in_made_for_a_durable_subscription_is_made_again_by_its_client():
+    """As `rabbitmqctl export_definitions` of 3.10 has it after SUBSCRIBE with durable:true: a queue here would gather
+    nothing, and nobody would ever take from it."""
+    found = one_queue("stomp-subscription-x5N55Bn7fpB_IAc6tnc9Vg")
+    assert "engine.queues" not in found.tables
+    (note,) = found.notes
+    assert "stomp-subscription-x5N" in note.what and "SUBSCRIBE makes it again" in note.why
 
 
 def test_exchanges_and_bindings():

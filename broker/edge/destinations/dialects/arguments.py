@@ -14,7 +14,7 @@ from typing import Final
 
 from broker.config.addressing import AddressSettings
 from broker.core.errors import Code, RefusedError
-from broker.core.numbers import natural
+from broker.core.numbers import AGES, age_ms
 
 from ..dialect import whole_number
 
@@ -25,10 +25,6 @@ NUMBERS: Final = ("x-message-ttl", "x-expires", "x-max-length", "x-max-length-by
 OF_STREAMS: Final = ("x-stream-max-segment-size-bytes", "x-stream-filter-size-bytes")
 """How RabbitMQ keeps a stream: numbers, on which nothing depends here, where what is kept goes message by message and a
 filter is exact."""
-AGES: Final[Mapping[str, int]] = {
-    "Y": 365 * 86_400, "M": 30 * 86_400, "D": 86_400, "h": 3600, "m": 60, "s": 1,
-}  # fmt: skip
-"""Unit of x-max-age → seconds."""
 ARGUMENTS: Final = (
     *NUMBERS, "x-overflow", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-single-active-consumer",
     "x-queue-type", "x-max-age", *OF_STREAMS,
@@ -89,10 +85,9 @@ def _wanted(headers: Mapping[str, str], dead_letters: Callable[[], str]) -> dict
 
 
 def _age_ms(text: str) -> int:
-    number, unit = natural(text[:-1], 9), text[-1:]
-    if unit not in AGES or number is None:
+    if (ms := age_ms(text)) is None:
         raise RefusedError(Code.BAD_HEADER, f"x-max-age:{text[:50]} must be a number and one of {', '.join(AGES)}")
-    return 1000 * number * AGES[unit]
+    return ms
 
 
 def _one_of(headers: Mapping[str, str], name: str, known: tuple[str, ...], default: str) -> str:
