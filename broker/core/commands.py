@@ -130,8 +130,9 @@ class Resume:
     tries    id → attempts (Run.attempts) with which the client was given it, where that is not 0. Where the log of
              an earlier leader has more, that leader had given the edge up, and the message is somebody else's. (What
              came back in order counts nothing, but that is never in `held`: its edge knows.)
-    firm     of `held`: durable messages that open transactions acknowledge. They did not die with a leader: one that is
-             not in a durable queue any more somebody else has settled. Edges of before do not name them.
+    firm     of `held`: durable messages that open transactions acknowledge, or that nobody has acknowledged. They did
+             not die with a leader: one that is not in a durable queue any more somebody else has settled. Edges of
+             before name those of transactions only, or none.
     behind   which of the asker's attachments this is, said back when it has happened (effects.Resumed); 0: nobody wants
              to know.
     Everything else that an earlier attachment of the same consumer still held never arrived: back to the queue.

@@ -15,6 +15,8 @@ holds is refused. Must not know what is done with what is taken.
 #     5   E had been given up for a while, 5 went back and is with consumer 8 now. The ACK is refused: 8 may process
 #         it, and "acknowledged" told to two would break I6
 #     6   went back, and nobody has taken it yet: claim() takes it out of the queue, and the ACK settles it for real
+# Had it acknowledged none of them when E attached it again, 4 would be firm: somebody else has settled it, and a
+# transaction that names it now is refused.
 
 from __future__ import annotations
 

@@ -352,6 +352,8 @@ class ReplayedConsumer:
                 append_ids(firm, covered)
         if not self.leaving:  # else its end gives them back, and may have done so already
             append_ids(held, self.ids)
+            # Nothing was asked to become of these: one that is not there any more somebody else has settled.
+            append_ids(firm, [i for i, lasting in self.ids.items() if lasting])
         self._prune()
         command.resumes(Resume(held, [] if command.browse else self.old + self.spans, self.tries, firm))
         return command

@@ -110,6 +110,17 @@ def test_a_hold_is_firm_when_all_it_covers_is_durable() -> None:
     assert not plain.firm and not plain.claimed
 
 
+def test_what_the_client_has_and_nobody_settles_is_firm_when_it_is_durable() -> None:
+    """`make chaos --seed 20261133`: its edge was late with a new leader, another consumer got and settled what it had;
+    the COMMITs of its client, which named that only then, were receipted."""
+    known = consumer()
+    give(known, 1, 2, 3, 5)
+    give(known, 4, durable=False)
+    settle(known, 2)
+    assert told(known) == [(2, 2), (1, 1), (3, 3), (5, 5), (4, 4)]
+    assert firm(known) == [(1, 1), (3, 3), (5, 5)], "of what an ACK names nobody knows whether it has happened"
+
+
 def test_a_cumulative_hold_is_firm_by_all_that_it_covers() -> None:
     for durable in (True, False):
         known = consumer(AckMode.CLIENT)
