@@ -12,16 +12,17 @@ bounded. Must not know what commands do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
+from operator import itemgetter
 from typing import Any, Final
 
-from broker.core.commands import Command, Hold, Prepare, Publish, Settle, Transact
+from broker.core.commands import Command, Confirm, Grant, Hold, Prepare, Publish, Settle, Transact
 
 TURN: Final = 300
 """Units of one turn, of some 10 µs each."""
 WORK: Final = 64
 """Queues and consumers that begin or end in one turn, of some 50 µs each: nobody knows beforehand how many those of a
-command are. What others send and acknowledge goes on beside them (beside)."""
+command are. What others send and acknowledge goes on beside them (beside, beside_by_slot)."""
 FEW: Final = 4
 """So few commands are not looked at: none of them is large, or it cannot be cut."""
 MOST: Final = 1500
@@ -88,3 +89,47 @@ def beside(rest: Iterable[Command], busy: int | None = None) -> tuple[list[Comma
             numbered.add((command.slot, dedup[0]))
     waits.extend(coming)
     return goes, waits
+
+
+def beside_by_slot(rest: Iterable[Command], busy: int) -> tuple[list[Command], list[Command]]:
+    """The same in a cluster, where what an edge sends to a slot is numbered in one sequence, and what it says again to
+    a new leader counts in that order. busy: the session whose commands have begun or ended so many.
+
+    So nothing passes anything in its slot: of each slot the first messages, acknowledgements and grants go, up to the
+    last one that is not of the busy session, if not many of that stand before it. Slots are independent: they may be
+    led by different owners at any time, and an edge expects no order among them. What begins or ends consumers never
+    goes: a turn that has had enough would do it by half."""
+    coming = iter(rest)
+    looked = list(islice(coming, MOST))
+    behind: dict[int, int] = {}
+    reach: dict[int, tuple[int, int]] = {}
+    closed: set[int] = set()
+    for at, command in enumerate(looked):
+        slot = command.slot
+        if type(command) is Transact:
+            break  # of several slots
+        if slot in closed:
+            continue
+        if not isinstance(command, Publish | Settle | Grant | Confirm):
+            closed.add(slot)
+        elif getattr(command, "session", busy) != busy:
+            reach[slot] = (behind.get(slot, 0), at)
+        elif type(command) is Publish:
+            behind[slot] = behind.get(slot, 0) + 1
+    left = WORK // 2
+    chosen: dict[int, list[Command]] = {}
+    # Those first before whose commands the fewest stand that may begin or end something.
+    for slot, (before, _) in sorted(reach.items(), key=itemgetter(1)):
+        if (left := left - before) < 0:
+            break
+        chosen[slot] = []
+    waits: list[Command] = []
+    for at, command in enumerate(looked):
+        if command.slot in chosen and at <= reach[command.slot][1]:
+            chosen[command.slot].append(command)
+        else:
+            waits.append(command)
+    waits.extend(coming)
+    goes = list(chain.from_iterable(chosen.values()))
+    left = portion(goes)
+    return goes[:left], [*goes[left:], *waits]

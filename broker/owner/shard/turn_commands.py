@@ -31,7 +31,7 @@ from .all_slots import Slots, carry_out
 from .inbox import Inbox
 from .listening import Listener, tell_blamed
 from .memory_pressure import Pressure
-from .portions import WORK, beside
+from .portions import WORK, beside, beside_by_slot
 from .slow_turns import LONG_S, Blame
 
 
@@ -127,7 +127,7 @@ class TurnCommands:
                 # 10,000 of them).
                 if turn.work > most:
                     rest = chain([command] if kind is Disconnect and engine.attached(command.session) else [], commands)
-                    if waiting is None or not self._alone:  # None: they go on beside others already
+                    if waiting is None:  # they go on beside others already
                         return put_back(rest)
                     break
                 if (at := now()) - before > LONG_S:
@@ -142,10 +142,13 @@ class TurnCommands:
         self._go_on_beside(chain(rest, self._inbox.take_new()), command, (turn, touched, blobs))
 
     def _go_on_beside(self, rest: Iterator[Command], last: Command, of: TurnParts) -> None:
-        """Enough consumers or queues have come or gone: of the rest, and of what waits, what needs no order with them.
-        Not in a cluster: an edge that says again what it has, to a new leader, says it in an order that counts."""
+        """Enough consumers or queues have come or gone: of the rest, and of what waits, what needs no order with
+        them."""
         self._inbox.deferred.puts_back()
-        goes, waits = beside(rest, last.session if isinstance(last, Publish | Settle) else None)
+        if self._alone:
+            goes, waits = beside(rest, last.session if isinstance(last, Publish | Settle) else None)
+        else:
+            goes, waits = beside_by_slot(rest, getattr(last, "session", 0))
         self._inbox.put_back(waits)
         if goes:
             self.carry_out(None, goes, *of)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.config.settings import JournalSettings, Settings
 from broker.core.address import AckMode, Routing
-from broker.core.commands import Command, Confirm, Disconnect, Publish, Settle, Subscribe, Transact
+from broker.core.commands import Command, Confirm, Disconnect, Grant, Publish, Settle, Subscribe, Transact
 from broker.core.effects import Deliver, Done
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
-from broker.owner.shard.portions import MOST, TURN, WORK, beside, portion
+from broker.owner.shard.portions import MOST, TURN, WORK, beside, beside_by_slot, portion
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of
@@ -193,3 +195,52 @@ def test_beside_looks_at_a_bounded_part_and_keeps_the_order_of_a_consumer() -> N
     sends: list[Command] = [Publish(SLOT, n, 0, "q", Routing.ANYCAST, run_of(b"x")) for n in range(1, 500)]
     goes, waits = beside([ends[0], *sends])
     assert goes == sends[:TURN] and waits == [ends[0], *sends[TURN:]], "a portion"
+
+
+def send_to(slot: int, session: int, seq: int = 1) -> Publish:
+    return Publish(slot, session, seq, "q", Routing.ANYCAST, run_of(b"\n\0"), dedup=(77, seq))
+
+
+def test_in_a_cluster_who_makes_queues_everywhere_keeps_nobody_waiting_in_any_slot() -> None:
+    """Others waited for 500 new queues at a time, 64 a turn."""
+    made = [send_to(n % 256, 1, n) for n in range(500)]
+    other, late = send_to(9, 2, 501), Settle(10, 3, 1, 5, [1])
+    goes, waits = beside_by_slot([*made, other, late], 1)
+    assert goes == [made[9], made[265], other, made[10], made[266], late], (
+        "what stands before it in its slot comes along"
+    )
+    assert len(goes) + len(waits) == 502
+
+
+def test_in_a_cluster_there_is_a_bound_on_what_comes_along() -> None:
+    made = [send_to(9, 1, n) for n in range(WORK)]
+    other, elsewhere = send_to(9, 2, 501), send_to(8, 2, 502)
+    assert beside_by_slot([*made, other, elsewhere], 1)[0] == [elsewhere]
+    commit = Transact(3, 4, 1, [other], (77, 600))
+    assert beside_by_slot([commit, elsewhere], 1) == ([], [commit, elsewhere])
+    much: list[Command] = [send_to(8, 2, n) for n in range(2 * TURN)]
+    assert beside_by_slot(much, 1) == (much[:TURN], much[TURN:])
+    assert beside_by_slot([*made * (MOST // WORK + 1), elsewhere], 1)[0] == [], "so many are looked at"
+
+
+KINDS = st.sampled_from(["publish", "settle", "grant", "begin", "end"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), KINDS)))
+def test_in_a_cluster_each_slot_keeps_its_order(drawn: list[tuple[int, int, str]]) -> None:
+    commands: list[Command] = []
+    for slot, session, kind in drawn:
+        if kind == "publish":
+            commands.append(send_to(slot, session))
+        elif kind == "settle":
+            commands.append(Settle(slot, session, 1, 5, [1]))
+        elif kind == "grant":
+            commands.append(Grant(slot, 5, 1))
+        elif kind == "begin":
+            commands.append(Subscribe(slot, session, 1, 5, "q", Routing.ANYCAST, AckMode.AUTO))
+        else:
+            commands.append(Disconnect(slot, session))
+    goes, waits = beside_by_slot(commands, 1)
+    assert all(type(it) in (Publish, Settle, Grant) for it in goes), "a turn that has had enough ends nothing whole"
+    for slot in range(4):
+        assert [it for it in [*goes, *waits] if it.slot == slot] == [it for it in commands if it.slot == slot]

@@ -145,11 +145,13 @@ def test_a_turn_that_has_begun_enough_consumers_lets_others_go_beside_them():
     assert host.inbox.new == [end, mine], "it is not over yet, and what the session sent comes behind it"
 
 
-def test_in_a_cluster_they_wait_for_their_order():
+def test_in_a_cluster_only_what_is_of_other_slots_goes_on_beside_them():
     host = Host(alone=False)
     host.engines[SLOT].costs = 2 * WORK
-    host.carry_out(send(1), others := send(3, SLOT + 1, session=8))
-    assert host.inbox.new == [others] and host.woken == 1
+    mine, here, others = send(2), send(1, session=8), send(3, SLOT + 1, session=8)
+    host.carry_out(send(1), end := Disconnect(SLOT, 9), mine, here, others)
+    assert host.engines[SLOT + 1].handled == [others]
+    assert len(host.engines[SLOT].handled) == 1 and host.inbox.new == [end, mine, here]
 
 
 def test_who_has_made_an_engine_throw_is_told():
