@@ -148,7 +148,10 @@ class FramedStream(asyncio.Protocol):
             if size & FAREWELL:
                 self._hear_farewell(message)
                 return
-            self._hear(message)
+            if (end := self._end) is not None:
+                end.on_message(message)
+            else:
+                self._hear_first(message)
             if self._over:
                 return
         else:
@@ -164,10 +167,8 @@ class FramedStream(asyncio.Protocol):
 
     # -- inside
 
-    def _hear(self, message: bytes) -> None:
-        if self._end is not None:
-            self._end.on_message(message)
-        elif self._first is not None:
+    def _hear_first(self, message: bytes) -> None:
+        if self._first is not None:
             first, self._first = self._first, None
             self._end = first(message)
             if self._end is None:

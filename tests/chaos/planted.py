@@ -43,7 +43,8 @@ BUGS = {
     ),
     "stale-deliveries": Bug(  # an edge that stood still hands on what waits in its buffers
         ("freeze-edge", "cut-edge"), ("stale", "unmarked"),
-        (("        if seconds <= bound:\n", "        if seconds <= bound or True:\n"),), 12.0, together=True,
+        (("        if seconds <= self._grace:\n",
+          "        if seconds <= self._grace or True:\n"),), 12.0, together=True,
     ),
     "lost-wake-up": Bug(  # a slot answers nothing until its next write
         ("slow-disk", "reset-peers"), ("stuck", "thrown out", "lost"),

@@ -126,7 +126,7 @@ def confirm(slot: Slot, consumer: Consumer, count: int, turn: Turn) -> None:
     if not runs:
         return
     queue = slot.queues[consumer.queue]
-    settled = sum([len(run.records) for run in runs])
+    settled = len(runs[0].records) if len(runs) == 1 else sum([len(run.records) for run in runs])
     queue.hold_no_more(settled)
     # A confirm does not touch the queue, so no dispatch would weigh it.
     queue.weigh(slot.budget.memory)
@@ -135,7 +135,7 @@ def confirm(slot: Slot, consumer: Consumer, count: int, turn: Turn) -> None:
     if queue.choice is not None and queue.choice.paused:
         slot.touched[queue] = None
     slot.counters.acked += settled
-    if not queue.stays():
+    if queue.kind is None or not queue.stays():
         slot.settle_runs(queue, runs, turn)
 
 

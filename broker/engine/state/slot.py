@@ -361,7 +361,10 @@ class Slot:
         if queue.durable:
             # A queue has both kinds, in different records: a settlement names the kind, so that a restart can forget
             # all transient ones.
-            kept = [run for run in runs if run.flags & DURABLE]
+            if len(runs) == 1:
+                kept = runs if runs[0].flags & DURABLE else []
+            else:
+                kept = [run for run in runs if run.flags & DURABLE]
             if kept:
                 self._settled(queue, spans_of_runs(kept), turn, why)
         if queue.spilled:

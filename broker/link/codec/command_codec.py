@@ -28,6 +28,7 @@ from broker.core.commands import (
     Transact,
     Unsubscribe,
 )
+from broker.core.ids import SLOTS
 from broker.rpc.v1 import link_pb2 as pb
 
 from .codec import (
@@ -70,10 +71,11 @@ def put_command(command: LinkCommand, up: pb.Up) -> None:
 
 
 def _put_publish(command: Publish, out: pb.Command) -> None:
-    _fill_publish(command, out.publish)
+    fill_publish(command, out.publish)
 
 
-def _fill_publish(command: Publish, out: pb.Publish) -> None:
+def fill_publish(command: Publish, out: pb.Publish) -> None:
+    """put_command() of the most frequent one."""
     out.MergeFrom(
         pb.Publish(
             slot=command.slot,
@@ -158,7 +160,7 @@ def _put_parts(parts: Sequence[Publish | Settle], out: Any) -> None:
         # A coordinator passes on parts of many edges: each says whose it is. From an edge itself it is 0, its own.
         target = out.add(edge=part.session >> NUMBER_BITS)
         if isinstance(part, Publish):
-            _fill_publish(part, target.publish)
+            fill_publish(part, target.publish)
         else:
             target.settle.CopyFrom(_settle_message(part))
 
@@ -262,11 +264,14 @@ def _number(number: int, token: int) -> int:
 
 
 def _publish(message: pb.Publish, token: int) -> Publish:
-    seq = message.seq
+    seq, slot, session = message.seq, message.slot, message.session
+    if slot >= SLOTS or session > NUMBER_MASK:  # check_slot() and _number(), in line where it is neither
+        check_slot(slot)
+        _number(session, token)
     publish = Publish(
-        check_slot(message.slot),
+        slot,
         # 0: of no session, but on its way from another address.
-        _number(message.session, token) if message.session else 0,
+        token << NUMBER_BITS | session if session else 0,
         seq,
         message.address,
         ROUTINGS[message.routing],
@@ -275,7 +280,8 @@ def _publish(message: pb.Publish, token: int) -> Publish:
         message.create,
         (token, seq >> SLOT_BITS) if message.dedup else None,
     )
-    publish.lasts(message.ttl, message.delay)
+    if message.ttl or message.delay:
+        publish.lasts(message.ttl, message.delay)
     return publish
 
 

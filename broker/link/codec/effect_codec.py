@@ -42,7 +42,8 @@ class DownBuilder:
         # Neighbours of a kind share an entry; a change of kind closes it. So order is kept, and a turn is a few
         # entries.
         if self._open != "deliveries":
-            self._close()
+            if self._open:
+                self._close()
             self._open = "deliveries"
         # By identity: equal runs that are two objects are rare, and comparing them would cost more than sending both.
         index = self._index.get(id(run))
@@ -58,7 +59,8 @@ class DownBuilder:
 
     def done(self, session: int, seq: int) -> None:
         if self._open != "dones":
-            self._close()
+            if self._open:
+                self._close()
             self._open = "dones"
         self._keys.append(session & NUMBER_MASK)
         self._numbers.append(seq)
@@ -127,19 +129,18 @@ def effect_message(effect: Refused | ConsumerClosed | BrowseEnd | AddressBlocked
 def take_effects(down: pb.Down) -> list[LinkEffect]:
     """All effects of the message, in order; deliveries of one run share the object. Raises ProtocolViolation."""
     effects: list[LinkEffect] = []
-    runs = [take_run(run) for run in down.runs]
+    runs = list(map(take_run, down.runs))
     try:
         for effect in down.effects:
             kind = effect.WhichOneof("kind")
             if kind == "deliveries":
                 some = effect.deliveries
                 # An index out of range raises here as well, before any effect is used.
-                if any(not runs[index].ids for index in some.run):
-                    raise malformed("a delivery without ids")
-                effects += [
-                    Deliver(consumer, runs[index], cost)
-                    for consumer, index, cost in zip(some.consumer, some.run, some.cost, strict=True)
-                ]
+                for consumer, index, cost in zip(some.consumer, some.run, some.cost, strict=True):
+                    run = runs[index]
+                    if not run.ids:
+                        raise malformed("a delivery without ids")
+                    effects.append(Deliver(consumer, run, cost))
             elif kind == "dones":
                 effects += map(Done, effect.dones.session, effect.dones.seq)
                 if len(effect.dones.session) != len(effect.dones.seq):

@@ -211,7 +211,8 @@ def _publish(told: Any, token: int, above: int) -> Publish:
         told.slot, above | session if session else 0, seq, told.address, ROUTINGS[told.routing], _taken(told.run),
         told.queue, told.create, (token, seq >> SLOT_BITS) if told.dedup else None,
     )  # fmt: skip
-    publish.lasts(told.ttl, told.delay)
+    if told.ttl or told.delay:
+        publish.lasts(told.ttl, told.delay)
     return publish
 
 

@@ -22,19 +22,20 @@ class AutoMarks:
     def __init__(self, later: Later, send: Callable[[SlotChannel, Barrier, int], object]) -> None:
         self._later = later
         self._send = send
-        self._due: dict[SlotChannel, None] = {}
+        self.due: dict[SlotChannel, None] = {}
+        """Whose owners are asked next; given() once for each is enough."""
         self._timer = False
 
     def given(self, lane: SlotChannel) -> None:
         """AUTO consumers of the slot were given something."""
-        self._due[lane] = None
+        self.due[lane] = None
         if not self._timer:
             self._timer = True
             self._later(MARK_S, self._ask)
 
     def _ask(self) -> None:
         self._timer = False
-        lanes, self._due = self._due, {}
+        lanes, self.due = self.due, {}
         for lane in lanes:
             if lane.marked is not None or not lane.opened:
                 self.given(lane)

@@ -28,7 +28,7 @@ class Telling:
     def __init__(self, limit: int, schedule: Schedule, stats: LinkStats) -> None:
         self.listener: EffectListener | None = None
         self.untold: list[Effect] = []
-        self._limit = limit
+        self.limit = limit
         self._schedule = schedule
         self._stats = stats
         self._stranded: dict[int, set[int]] = {}
@@ -69,11 +69,11 @@ class Telling:
         link = lane.link
         if link is None:
             # Without an owner the slot alone counts: what waits for it cannot wait at a link.
-            if lane.nbytes <= self._limit:
+            if lane.nbytes <= self.limit:
                 return False
             paused = self._stranded.setdefault(lane.slot, set())
         else:
-            if not link.congested and link.nbytes <= self._limit:
+            if not link.congested and link.nbytes <= self.limit:
                 return False
             paused = link.paused
         if not paused:
@@ -84,7 +84,7 @@ class Telling:
     def eased(self, link: OwnerLink) -> None:
         """The owner holds less, or has said something about its disk."""
         # Half: else each answered SEND would let 500 sessions go, of which one finds room.
-        if link.paused and not link.congested and link.nbytes < self._limit // 2:
+        if link.paused and not link.congested and link.nbytes < self.limit // 2:
             self.relieve(link.relieve())
 
     def landed(self, slot: int) -> None:

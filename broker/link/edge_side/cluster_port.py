@@ -56,7 +56,7 @@ from ..stats import LinkStats, of_lanes
 from .all_slots import Together
 from .auto_marks import AutoMarks
 from .backpressure import Telling
-from .consumer_replay import PendingCommand, ReplayedConsumer, held, size_of
+from .consumer_replay import SIZE, PendingCommand, ReplayedConsumer, held, size_of
 from .cross_slot_tx import DelayedTransactions
 from .downloads import Downloads
 from .outages import Outages
@@ -208,15 +208,25 @@ class ClusterPort:
             return False
         kind = type(command)
         if kind is Publish:
-            nbytes = size_of(command)
-            entry = lane.keep(command, command.seq, nbytes)  # type: ignore[union-attr]
             blob = command.run.blob  # type: ignore[union-attr]
+            nbytes = size_of(command) if blob is not None else SIZE + command.run.nbytes  # type: ignore[union-attr]
+            entry = lane.keep(command, command.seq, nbytes)  # type: ignore[union-attr]
             # The body can be sent again as long as its message is not answered.
             if blob is not None and isinstance(blob, KeptBlob):
                 entry.carries(blob.body)
             seq = entry.number << SLOT_BITS | lane.slot
             command.numbered(seq, (self._token, entry.number))  # type: ignore[union-attr]
-            return self._send(lane, command, nbytes)
+            # _send(), in line, and presses() only where it may say yes.
+            link, telling = lane.link, self._telling
+            if blob is None and link is not None and lane.live and lane.asked is None:
+                link.add(lane.slot, command, nbytes)
+            else:
+                lane.send(command, nbytes)
+            if not lane.opened:
+                self._outages.watch()
+            if link is not None and not link.congested and link.nbytes <= telling.limit:
+                return False
+            return telling.presses(lane, command.session)  # type: ignore[union-attr]
         if kind is Grant:
             self._grant(lane, command)  # type: ignore[arg-type]
             return False
@@ -318,8 +328,9 @@ class ClusterPort:
         if consumer is None or consumer.closing:
             link.gone(effect.consumer)
             return
-        lane = self._routes.current(link, consumer.slot)
-        if lane is None:
+        lane = self._lanes.get(consumer.slot)
+        if lane is None or lane.link is not link or not lane.opened:  # current(), in line
+            self._routes.current(link, consumer.slot)
             # Its leader does not know yet that the edge has left it: confirmed, what nobody got would be settled, as
             # long as followers take that. (Behind an Open of ours it knows which attachment that was.)
             if self._routes.lane(consumer.slot).link is not link:
@@ -334,7 +345,7 @@ class ClusterPort:
                 return
             effect.shows(fresh)
         consumer.delivered(effect.run, effect.cost)
-        if consumer.confirms and not consumer.command.browse:
+        if consumer.confirms and not consumer.command.browse and lane not in self._marks.due:
             self._marks.given(lane)
         out.append(effect)
 
@@ -345,14 +356,23 @@ class ClusterPort:
         effect.costs(cost)
 
     def _answered(self, link: OwnerLink, seq: int, refused: Refused | None, out: list[Effect]) -> None:
-        lane = self._routes.current(link, seq & SLOT_MASK)
-        if lane is None:
+        lane = self._lanes.get(seq & SLOT_MASK)
+        if lane is None or lane.link is not link or not lane.opened:  # current(), in line
+            self._routes.current(link, seq & SLOT_MASK)
             return
         entry = lane.kept.get(seq >> SLOT_BITS)
         if entry is None:
             return
         # A large message whose body is with the last owner: the body is sent again, and then the message.
         if refused is not None and refused.code is Code.OWNER_MOVED and self._uploads.missing(lane, entry):
+            return
+        if refused is None and not entry.seq and type(entry.command) is Publish and not self._delayed.starting:
+            # Most are that, a SEND without a receipt: all that _finish() would do, which tells nobody.
+            lane.forget(entry)
+            if lane.asked is entry:
+                lane.go_on()
+            if link.paused:
+                self._telling.eased(link)
             return
         self._finish(lane, entry, refused, out)
 

@@ -29,6 +29,8 @@ from broker.core.spans import Span, append_ids, insert_ids, inside
 
 from ..bodies.edge_bodies import BodyUp
 
+SIZE = 96
+"""Bytes of a command on the wire, about, besides what it brings."""
 TRIES_SLACK = 1000
 
 
@@ -371,8 +373,8 @@ def size_of(command: Command) -> int:
     if kind is Publish:
         run: Run = command.run  # type: ignore[union-attr]
         # A large body travels by itself and is counted there.
-        return 96 + run.nbytes - (run.blob.length if run.blob is not None else 0)
+        return SIZE + run.nbytes - (run.blob.length if run.blob is not None else 0)
     parts = getattr(command, "parts", None)
     if parts is not None:
-        return 96 + sum(size_of(part) for part in parts)
-    return 96 + 6 * len(getattr(command, "ids", ()))
+        return SIZE + sum(size_of(part) for part in parts)
+    return SIZE + 6 * len(getattr(command, "ids", ()))

@@ -19,9 +19,11 @@ import logging
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
+from operator import itemgetter
 from typing import Final, Protocol
 
 from broker.config.settings import ClusterSettings
+from broker.core.commands import Publish
 from broker.core.errors import CODES, Code, ProtocolViolation
 from broker.core.patience import Patience, stood_still
 from broker.rpc.v1 import link_pb2 as pb
@@ -30,7 +32,7 @@ from broker.seams.stream import EDGE_SERVICE, Dialer, Ended, EndKind, Stream
 
 from ..bodies.edge_bodies import BodyHub
 from ..codec.codec import CONGESTED, DOWN_PING, UP_PING, decode_down
-from ..codec.command_codec import LinkCommand, put_command
+from ..codec.command_codec import LinkCommand, fill_publish, put_command
 from ..codec.effect_codec import LinkEffect, take_effects
 from ..codec.flat import joined, parted, put_flat, take_flat_effects
 from ..questions import Asked, Done, Tell
@@ -78,6 +80,10 @@ class LinkUser(Protocol):
         ...
 
 
+_COMMAND: Final = itemgetter(0)
+"""Of what is queued, without its size."""
+
+
 class OwnerLink:
     """See the head of this file. The first dial is made by start()."""
 
@@ -113,6 +119,7 @@ class OwnerLink:
         self.asked = Asked()
         self._hello = hello
         self._settings = settings
+        self._grace = min(settings.edge_grace_s, settings.lease_s * LEASE_SHARE)
         self._dialer = dialer
         self._clock = clock
         self._schedule = schedule
@@ -178,7 +185,7 @@ class OwnerLink:
         self._stream = self._dialer.dial(self.address, EDGE_SERVICE, end)
         # Hello and everything that must be known leave at once, without a round trip in between. A stream that is
         # refused has cost a message.
-        self._send(pb.Up(hello=self._hello))
+        self._send_bytes(pb.Up(hello=self._hello).SerializeToString())
         self._user.on_dialed(self)
         self._later(self._settings.ping_ms / 1000, end.tick)
 
@@ -248,8 +255,7 @@ class OwnerLink:
         """We, or what is sent to us, stood still for so long. Has the owner given us up by now? Then its earlier
         deliveries are others' since, who have them marked: what waits here to be read is from before that, and goes
         unread. The next stream begins with all that we have."""
-        bound = min(self._settings.edge_grace_s, self._settings.lease_s * LEASE_SHARE)
-        if seconds <= bound:
+        if seconds <= self._grace:
             return False
         self._abort(f"nothing was read for {seconds:.3g} s: the owner has given this edge up (edge_grace_s)")
         return True
@@ -290,7 +296,7 @@ class OwnerLink:
         self._queued += nbytes
         if not self._scheduled and not self._awaiting:
             self._scheduled = True
-            self._schedule(self._flush_soon)
+            self._schedule(self._flush)
 
     def drop(self, slot: int) -> None:
         """Forgets what is queued for the slot."""
@@ -304,18 +310,15 @@ class OwnerLink:
             self._flush()
         elif not self._scheduled:
             self._scheduled = True
-            self._schedule(self._flush_soon)
+            self._schedule(self._flush)
 
     def gone(self, consumer: int) -> None:
         """A delivery to this consumer that is not told as taken yet has reached nobody."""
         # A session with 10,000 subscriptions may end while one message for all of them is on its way.
         self._gone[consumer] = None
 
-    def _flush_soon(self) -> None:
-        self._scheduled = False
-        self._flush()
-
     def _flush(self) -> None:
+        self._scheduled = False
         if self._stream is None:
             return
         up, flat = pb.Up(), b""
@@ -339,7 +342,16 @@ class OwnerLink:
 
     def _fill(self, up: pb.Up) -> bytes:
         """The next batch is in `up`, or in what is returned."""
-        commands, flat = self._cut(), b""
+        commands: list[LinkCommand] = []
+        flat = b""
+        # The usual case: everything fits, nothing is counted.
+        if self._queued <= self._settings.batch_bytes:
+            for queue in self._queues.values():
+                commands.extend(map(_COMMAND, queue))
+            self._queues = {}
+            self._queued = 0
+        else:
+            commands = self._cut()
         if self._flat:
             try:
                 flat = put_flat(commands)
@@ -356,24 +368,20 @@ class OwnerLink:
     def _put(self, commands: list[LinkCommand], up: pb.Up) -> None:
         for command in commands:
             try:
-                put_command(command, up)
+                if type(command) is Publish:  # of which there are most: put_command(), in line
+                    fill_publish(command, up.commands.add().publish)
+                else:
+                    put_command(command, up)
             except (ValueError, TypeError) as error:
                 # A number that no field takes. Its sender's affair, not the link's.
                 del up.commands[-1]
                 self._user.on_unsendable(command, str(error))
 
     def _cut(self) -> list[LinkCommand]:
-        """The next batch: at most batch_bytes, but at least one command; slots in turn, with equal shares."""
+        """The next batch of more: at most batch_bytes, but at least one command; slots in turn, with equal shares."""
         cap = self._settings.batch_bytes
         queues = self._queues
         batch: list[LinkCommand] = []
-        # The usual case: everything fits, nothing is counted.
-        if self._queued <= cap:
-            for queue in queues.values():
-                batch += [command for command, _ in queue]
-            self._queues = {}
-            self._queued = 0
-            return batch
         share, total = cap // len(queues), 0
         for slot in list(queues):
             queue = queues.pop(slot)
@@ -403,9 +411,6 @@ class OwnerLink:
             if self._gone:
                 up.gone.extend(self._gone)
                 self._gone = {}
-        self._send(up, flat)
-
-    def _send(self, up: pb.Up, flat: bytes = b"") -> None:
         data = up.SerializeToString()
         self._send_bytes(joined(flat, data) if flat else data)
 
@@ -424,7 +429,7 @@ class OwnerLink:
         # Who has not answered may be slow: then only how long we stood still counts. It may have heard us before.
         # The clock of the machine, not of the stream: what lies in the socket's buffer may be as old as our sleep.
         late = now - self._read if self._answered else now - self._ticked - self._settings.ping_ms / 1000
-        if self._given_up(late):
+        if late > self._grace and self._given_up(late):
             return
         self._heard = self._read = now
         if not self._answered:
@@ -435,7 +440,7 @@ class OwnerLink:
             self._user.on_answered(self)
         self._stats.took(len(data), self._far)
         if data == DOWN_PING:
-            self._welcome()
+            self._said_no = ""
             return
         try:
             if self._flat:
@@ -452,14 +457,10 @@ class OwnerLink:
         if down.HasField("refusal"):
             self._refused(down.refusal)
             return
-        self._welcome()
+        self._said_no = ""  # it talks to us
         self._take(down, effects, len(data))
         if end is self._end:
             self._after(end)
-
-    def _welcome(self) -> None:
-        """The owner talks to us."""
-        self._said_no = ""
 
     def _take(self, down: pb.Down, effects: list[LinkEffect], nbytes: int) -> None:
         # Of an earlier batch: nothing yet.
@@ -485,7 +486,9 @@ class OwnerLink:
         if self._taken > self._told and not self._timer:
             self._timer = True
             self._later(TAKEN_S, end.tell_taken)
-        self._flush()
+        told, untold = self._taken - self._told, self._untold_bytes
+        if self._queues or self._frames or told >= TAKEN_MESSAGES or untold >= TAKEN_BYTES:
+            self._flush()
 
     def tell_taken(self, end: _End) -> None:
         if end is not self._end:

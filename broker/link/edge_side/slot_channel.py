@@ -185,7 +185,8 @@ class SlotChannel:
             self.rest.append((command, nbytes))
         else:
             self.link.add(self.slot, command, nbytes)
-            self._ask(command)
+            if type(command) is Publish and command.run.blob is not None:
+                self._ask(command)
 
     def begin_again(self) -> int:
         """All that a new owner or stream must hear. How many commands that is."""

@@ -31,14 +31,14 @@ class AttachBarrier(Generic[Peer]):
 
     waiting   slot → whose it is, behind which Open of his it came, what it is."""
 
-    __slots__ = ("_called", "_news", "_queued", "waiting")
+    __slots__ = ("_called", "_queued", "news", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[int, deque[tuple[Peer, int, Waiting]]] = {}
         self._queued: dict[int, set[tuple[Peer, int]]] = {}
         """Who has something waiting: nothing of his may overtake that."""
         self._called: dict[int, Callable[[], None]] = {}
-        self._news: dict[int, None] = {}
+        self.news: dict[int, None] = {}
 
     def open(self, slot: int, news: Callable[[], None]) -> None:
         """From now on things wait. `news` is called when another edge has told everything."""
@@ -77,12 +77,12 @@ class AttachBarrier(Generic[Peer]):
         if slot in self._called:
             # Not at once: what it told has to be with the shard first, or the slot would be opened before its last
             # consumer is in.
-            self._news[slot] = None
+            self.news[slot] = None
 
     def call(self) -> None:
         """It is with the shard."""
-        if self._news:
-            news, self._news = self._news, {}
+        if self.news:
+            news, self.news = self.news, {}
             for slot in news:
                 if (called := self._called.get(slot)) is not None:
                     called()

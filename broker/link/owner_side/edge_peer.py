@@ -200,18 +200,21 @@ class EdgePeer:
         if up.batch:
             self._taken = up.batch
         moved: dict[int, None] = {}
-        waiting = self._user.attach_barrier.waiting
+        waiting, served, opened = self._user.attach_barrier.waiting, self._user.served, self.opened
         # In order. An Open changes what those behind it find.
         for command in asked:
+            slot = command.slot
             if isinstance(command, Open):
                 self._open(command)
-            elif not self.leads(command.slot):
+            elif (epoch := opened.get(slot)) is None or served.get(slot) != epoch:  # leads(), in line
                 # Not happened, and said so once for each slot: the edge replays it to whoever leads.
-                moved[command.slot] = None
+                moved[slot] = None
             elif isinstance(command, Unknown):
                 self._refuse(command)
-            elif command.slot in waiting and self._waits(command):
+            elif slot in waiting and self._waits(command):
                 continue
+            elif type(command) is Publish and command.run.blob is None:
+                commands.append(command)  # _admit() has nothing to note of it
             elif self._admit(command):
                 commands.append(command)
         for slot in moved:
@@ -240,7 +243,7 @@ class EdgePeer:
         return command if self._admit(command) else None
 
     def _confirm(self, taken: int, commands: list[Command]) -> None:
-        flight = self._flight
+        flight, opened, served = self._flight, self.opened, self._user.served
         while flight and flight[0][0] <= taken:
             for attached, (consumer, count) in flight.popleft()[1].items():
                 # By identity: a consumer that attached again since has told what it holds. Nor behind an Open that it
@@ -248,7 +251,8 @@ class EdgePeer:
                 if (
                     attached.confirm
                     and self.consumers.get(consumer) is attached
-                    and self.leads(attached.slot)
+                    and (epoch := opened.get(attached.slot)) is not None
+                    and served.get(attached.slot) == epoch  # leads(), in line
                     and self._openings.get(attached.slot) == attached.opening
                 ):
                     commands.append(Confirm(attached.slot, consumer, count))
@@ -347,7 +351,11 @@ class EdgePeer:
     def deliver(self, effect: Deliver) -> None:
         consumer = effect.consumer
         attached = self.consumers.get(consumer)
-        if attached is None or self._openings.get(attached.slot) != attached.opening or not self.leads(attached.slot):
+        if attached is None:
+            return
+        slot = attached.slot
+        epoch = self.opened.get(slot)  # leads(), in line
+        if epoch is None or self._user.served.get(slot) != epoch or self._openings.get(slot) != attached.opening:
             return  # made by an earlier leader of the slot here, or for what the edge knew before its last Open
         builder = self._builder
         builder.deliver(consumer, effect.run, effect.cost)
@@ -428,8 +436,8 @@ class EdgePeer:
         stream, builder = self.stream, self._builder
         if stream is None or not (builder.count or self._frames or self._pressure or self._taken > self._told):
             return
-        down, flat = builder.finish(), builder.flat()
-        self._builder = self._new_builder()
+        down, flat = builder.finish(), builder.flat() if self._user.flat else b""
+        self._builder = FlatBuilder() if self._user.flat else DownBuilder()
         if builder.count:
             self._batch += 1
             down.batch = self._batch

@@ -42,7 +42,7 @@ from ..owner_port import EffectListener
 from ..questions import OperatorAnswers, Tell
 from ..stats import LinkStats
 from .attach_barrier import AttachBarrier
-from .edge_peer import EdgePeer, Resting, edge_of
+from .edge_peer import EdgePeer, Resting
 
 log = logging.getLogger("stampede.link")
 
@@ -242,10 +242,11 @@ class LinkServer:
         for effect in effects:
             kind = type(effect)
             number: int = effect.consumer if kind in OF_CONSUMERS else effect.session  # type: ignore[union-attr]
-            # 0, or an edge that is gone: nobody to be told, but for who is in this process.
-            peer = peers.get(edge_of(number))
+            # 0, or an edge that is gone: nobody to be told, but for who is in this process. (edge_of(), in line.)
+            token = number >> NUMBER_BITS
+            peer = peers.get(token)
             if peer is None:
-                if not edge_of(number):
+                if not token:
                     mine.append(effect)
                 continue
             if kind is Deliver:
@@ -328,10 +329,13 @@ class LinkServer:
         except ProtocolViolation as violation:
             self._refuse(end, violation.code, violation.detail)
             return
-        self._take(commands)
+        if commands:
+            self._take(commands)
         # Also without effects: that the batch was taken has to be told, for the edge's next one waits for it.
-        self.flush_soon(peer)
-        self.attach_barrier.call()
+        if not peer.dirty:
+            self.flush_soon(peer)
+        if self.attach_barrier.news:
+            self.attach_barrier.call()
 
     def _asked(self, peer: EdgePeer, asks: Iterable[pb.Ask], tell: Tell) -> None:
         """By an edge: of us, or of all others."""
