@@ -84,7 +84,7 @@ class Engine:
             Publish: partial(numbered.accept, self._slot),
             Settle: partial(settle.settle, self._slot),
             Grant: partial(subscribe.grant, self._slot),
-            Confirm: self._confirm,
+            Confirm: partial(settle.confirm, self._slot),
             Subscribe: partial(subscribe.subscribe, self._slot),
             SubscribeAll: partial(subscribe.subscribe_all, self._slot),
             Unsubscribe: partial(subscribe.unsubscribe, self._slot),
@@ -181,13 +181,6 @@ class Engine:
     def _barrier(self, command: Barrier, turn: Turn) -> None:
         # Also when this turn writes nothing: an earlier commit may be under way.
         self._slot.barrier(Done(command.session, command.seq), turn)
-
-    def _confirm(self, command: Confirm, turn: Turn) -> None:
-        consumer = self._slot.consumers.get(command.consumer)
-        # A consumer that has ended may be confirmed: the edge's word crossed ours. What it held is back in the queue
-        # already.
-        if consumer is not None:
-            settle.confirm(self._slot, consumer, command.count, turn)
 
     def attached(self, session: int) -> bool:
         """Has the session consumers here."""

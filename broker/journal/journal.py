@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from broker.config.settings import JournalSettings
 from broker.core.message import Blob, Run
@@ -205,11 +205,15 @@ class Journal:
     inflight_bytes: int = property(attrgetter("_appender.inflight"))  # type: ignore[assignment]
     """Appended, not yet committed."""
 
+    unfinished: tuple[Any, ...] = property(  # type: ignore[assignment]
+        attrgetter("_appender.inflight", "_appender.parts", "_appender.freed", "_appender.removals")
+    )
+    """What waits for a seal, or is sealed and not committed. Read without a call of Python: every turn asks."""
+
     @property
     def idle(self) -> bool:
         """Nothing waits for a seal, and all that was sealed is committed."""
-        end = self._appender
-        return not (end.inflight or end.parts or end.freed or end.removals)
+        return not any(self.unfinished)
 
     def committed(self, batch: Batch) -> None:
         """write(batch) has returned. Loop thread."""

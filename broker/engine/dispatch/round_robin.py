@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from broker.core.effects import Deliver, Turn
-from broker.core.message import DURABLE, REDELIVERED, Run
+from broker.core.message import BLOB, DURABLE, REDELIVERED, Run
 from broker.core.records import MetaRecord
 
 from ..consumers.consumer import Consumer
@@ -74,9 +74,13 @@ def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, 
     if run.attempts or run.flags & REDELIVERED:
         counters.redelivered += count
     # What is `auto` without confirmation is consumed by being handed out (C41).
-    held = consumer.flight is not None or consumer.ledger is not None
-    if consumer.flight is not None:
-        consumer.launch(run)
+    flight = consumer.flight
+    held = flight is not None or consumer.ledger is not None
+    if flight is not None:
+        if run.flags & BLOB:
+            consumer.launch(run)
+        else:
+            flight.append(run)  # launch(), in line
     elif not held:
         gone.append(run)
         if queue.pace is not None:

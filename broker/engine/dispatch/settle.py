@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.core.address import Outcome
-from broker.core.commands import Hold, Settle
+from broker.core.commands import Confirm, Hold, Settle
 from broker.core.effects import Done, Turn
 from broker.core.errors import Code, RefusedError
 
@@ -120,10 +120,12 @@ def hold(slot: Slot, command: Hold, turn: Turn) -> None:
     slot.answer(command.session, command.seq, turn, progress(turn))
 
 
-def confirm(slot: Slot, consumer: Consumer, count: int, turn: Turn) -> None:
+def confirm(slot: Slot, command: Confirm, turn: Turn) -> None:
     """Deliveries have arrived where they count as consumed (AckMode.AUTO over a link)."""
-    runs = consumer.confirmed(count)
-    if not runs:
+    consumer = slot.consumers.get(command.consumer)
+    # One that has ended may be confirmed: the edge's word crossed ours. What it held is back in the queue already.
+    runs = consumer.confirmed(command.count) if consumer is not None else None
+    if consumer is None or not runs:
         return
     queue = slot.queues[consumer.queue]
     settled = len(runs[0].records) if len(runs) == 1 else sum([len(run.records) for run in runs])

@@ -26,27 +26,23 @@ def accept(slot: Slot, command: Publish, turn: Turn) -> None:
     elif slot.producers.seen(command.dedup):
         again(slot, command, turn)
     else:
-        _numbered(slot, command, command.dedup, turn)
-
-
-def _numbered(slot: Slot, command: Publish, dedup: tuple[int, int], turn: Turn) -> None:
-    before = len(turn.appends)
-    try:
-        publish(slot, command, turn)
-    except RefusedError as refused:
-        # Remembered before the refusal is told: the edge may ask again after a fail-over, and gets the same
-        # answer.
-        slot.producers.refuse(dedup, refused.code, refused.detail)
-        raise
-    # In front of the run: whoever reads the log finds number 5 refused before number 6 is taken. Written behind
-    # it, a crash between them would make 5 look like taken.
-    refusals = slot.producers.unlogged(dedup)
-    slot.producers.take(dedup, turn.now)
-    if refusals:
-        turn.appends.insert(before, MetaRecord(slot.number, "producers", {"producers": [], "refused": refusals}))
-    if len(turn.appends) - before > 1 and sum([type(r) is RunRecord for r in turn.appends[before:]]) > 1:
-        # Several anycast queues share it. A part alone in the log would make a replay look like a duplicate.
-        turn.appends[before:] = grouped(slot.number, turn.appends[before:])
+        dedup, producers, before = command.dedup, slot.producers, len(turn.appends)
+        try:
+            publish(slot, command, turn)
+        except RefusedError as refused:
+            # Remembered before the refusal is told: the edge may ask again after a fail-over, and gets the same
+            # answer.
+            producers.refuse(dedup, refused.code, refused.detail)
+            raise
+        # In front of the run: whoever reads the log finds number 5 refused before number 6 is taken. Written behind
+        # it, a crash between them would make 5 look like taken.
+        refusals = producers.unlogged(dedup) if producers.refusing else None
+        producers.take(dedup, turn.now)
+        if refusals:
+            turn.appends.insert(before, MetaRecord(slot.number, "producers", {"producers": [], "refused": refusals}))
+        if len(turn.appends) - before > 1 and sum([type(r) is RunRecord for r in turn.appends[before:]]) > 1:
+            # Several anycast queues share it. A part alone in the log would make a replay look like a duplicate.
+            turn.appends[before:] = grouped(slot.number, turn.appends[before:])
 
 
 def again(slot: Slot, command: Publish | Transact, turn: Turn) -> None:

@@ -51,10 +51,12 @@ class _Producer:
 class Producers:
     """Of one slot, in the order of their last use."""
 
-    __slots__ = ("_known", "_now")
+    __slots__ = ("_known", "_now", "refusing")
 
     def __init__(self) -> None:
         self._known: dict[int, _Producer] = {}
+        self.refusing = False
+        """Something has been refused here: unlogged() may have something to say."""
         self._now = 0
 
     def seen(self, dedup: Dedup) -> bool:
@@ -107,6 +109,7 @@ class Producers:
             del producer.refused[next(iter(producer.refused))]
         producer.refused[number] = (code.name, detail)
         producer.fresh.append(number)
+        self.refusing = True
 
     def unlogged(self, dedup: Dedup) -> list[list[Any]]:
         """Refusals that must be in the log before `dedup` is taken: [token, number, code, detail] …; told once."""

@@ -43,7 +43,7 @@ class DownBuilder:
         # entries.
         if self._open != "deliveries":
             if self._open:
-                self._close()
+                self.finish()
             self._open = "deliveries"
         # By identity: equal runs that are two objects are rare, and comparing them would cost more than sending both.
         index = self._index.get(id(run))
@@ -60,30 +60,25 @@ class DownBuilder:
     def done(self, session: int, seq: int) -> None:
         if self._open != "dones":
             if self._open:
-                self._close()
+                self.finish()
             self._open = "dones"
         self._keys.append(session & NUMBER_MASK)
         self._numbers.append(seq)
         self.count += 1
 
     def other(self, effect: Refused | ConsumerClosed | BrowseEnd | AddressBlocked | SlotState) -> None:
-        self._close()
+        self.finish()
         self.count += 1
         self.down.effects.append(effect_message(effect))
-
-    def finish(self) -> pb.Down:
-        """The message; nothing can be added to it any more."""
-        self._close()
-        return self.down
 
     def flat(self) -> bytes:
         """What stands in front of it (flat.py): nothing."""
         return b""
 
-    def _close(self) -> None:
-        """Writes out the neighbours gathered so far."""
+    def finish(self) -> pb.Down:
+        """Writes out the neighbours gathered so far. The message, as it stands."""
         if not self._open:
-            return
+            return self.down
         out = self.down.effects.add()
         if self._open == "deliveries":
             deliveries = out.deliveries
@@ -97,6 +92,7 @@ class DownBuilder:
         self._open = ""
         self._keys = []
         self._numbers = []
+        return self.down
 
 
 def effect_message(effect: Refused | ConsumerClosed | BrowseEnd | AddressBlocked | SlotState) -> pb.Effect:

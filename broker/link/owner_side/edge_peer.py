@@ -454,7 +454,11 @@ class EdgePeer:
             down.bodies.extend(self._frames)
             self._frames = []
         data = down.SerializeToString()
-        self.send_bytes(joined(flat, data) if flat else data)
+        if flat:
+            data = joined(flat, data)
+        self.quiet = False  # send_bytes(), in line
+        self._user.stats.sent(len(data))
+        stream.send(data)
 
     def send_bytes(self, data: bytes) -> None:
         assert self.stream is not None

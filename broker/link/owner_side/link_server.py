@@ -329,11 +329,11 @@ class LinkServer:
         except ProtocolViolation as violation:
             self._refuse(end, violation.code, violation.detail)
             return
-        if commands:
-            self._take(commands)
+        if commands and self._submit(commands) and not self._congested:  # _take(), in line
+            self._congest()
         # Also without effects: that the batch was taken has to be told, for the edge's next one waits for it.
-        if not peer.dirty:
-            self.flush_soon(peer)
+        if not peer.dirty and peer.has_news():  # flush_soon(), in line
+            self._schedule(peer.flush)
         if self.attach_barrier.news:
             self.attach_barrier.call()
 
@@ -354,9 +354,13 @@ class LinkServer:
 
     def _take(self, commands: list[Command]) -> None:
         if commands and self._submit(commands) and not self._congested:
-            self._congested = True
-            for each in self._peers.values():
-                each.press(True)
+            self._congest()
+
+    def _congest(self) -> None:
+        """The shard has enough: all edges are to pause."""
+        self._congested = True
+        for each in self._peers.values():
+            each.press(True)
 
     def on_closed(self, end: EdgeStream, why: Ended) -> None:
         self._strangers.pop(end, None)
@@ -562,10 +566,12 @@ class EdgeStream:
     held   what came behind its Hello while that waits (LinkServer._early), as much as an edge sends unanswered; None:
            it does not wait."""
 
-    __slots__ = ("_server", "heard", "held", "over", "peer", "stream")
+    __slots__ = ("_server", "heard", "held", "on_message", "over", "peer", "stream")
 
     def __init__(self, server: LinkServer, stream: Stream, now: float) -> None:
         self._server = server
+        # Not a method: that would be a call of Python more for each message of an edge.
+        self.on_message: Callable[[bytes], None] = partial(server.on_message, self)
         self.stream = stream
         self.peer: EdgePeer | None = None
         self.heard = now
@@ -578,9 +584,6 @@ class EdgeStream:
     def go_on(self) -> list[bytes]:
         held, self.held = self.held or [], None
         return held
-
-    def on_message(self, message: bytes) -> None:
-        self._server.on_message(self, message)
 
     def on_closed(self, why: Ended) -> None:
         self._server.on_closed(self, why)

@@ -422,10 +422,14 @@ class Shard:
         if turn.appends:
             self._commits.append(turn.appends)
         # Behind the append, as only now it is known whether something waits for this commit.
-        held = self._gates.hold(touched, turn.number)
+        held = False
+        for engine in touched:
+            if engine.pending:
+                held = self._gates.hold(touched, turn.number)
+                break
         if self._gates.unfinished:
             self.wake()
-        due = held or turn.appends or self._commits.wanted or self._idle is not None or not self.journal.idle
+        due = held or turn.appends or self._commits.wanted or self._idle is not None or any(self.journal.unfinished)
         # Sealed before anything is told, though not waited for: effects that need it are with the engines.
         if due and self._commits.commit(self._idle is not None, held):
             self._rest()
