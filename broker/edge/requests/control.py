@@ -144,7 +144,7 @@ def disconnect(session: Session, frame: Frame) -> None:
         session.leave([])
         return
     session.intake.batch.extend(session.ends(Reason.CLIENT_DISCONNECT))
-    for slot in session.slots():
+    for slot in session.unsettled():
         session.intake.batch.append(Barrier(slot, session.id, session.answers.ask([])))
     session.leave([frame.receipt])
 

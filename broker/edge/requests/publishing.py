@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from broker.core.address import RECURRING, Routing
-from broker.core.commands import Publish, Settle, Transact
+from broker.core.commands import Barrier, Publish, Settle, Transact
 from broker.core.errors import Code, RefusedError
 from broker.core.management import ManagementRequest, ReplyTo
 from broker.core.message import BLOB, DURABLE, NO_IDS, TEXT, Blob, Run
@@ -20,6 +20,7 @@ from broker.link.owner_port import Away, BodyWriter
 from broker.wire.events import BodyStart, Head, Sends
 
 from ..destinations.asking import ask
+from ..destinations.directory import Done
 from ..destinations.partitioner import by_slot, slot_for
 from ..destinations.send_route import Route, Split
 from ..destinations.temporary import OWN, QUEUE, Private
@@ -189,7 +190,17 @@ class Publisher:
             to = self._reply_to(headers.get("reply-to", ""))
             asked.append(ManagementRequest(session.principal, session.channel.peer, headers, body, to, session.host))
         receipts = event.receipts or []
-        ask(session, receipts[0] if receipts else None, partial(manage, asked), lambda: session.answer_now(receipts))
+        carried = partial(self._settled, partial(manage, asked))
+        ask(session, receipts[0] if receipts else None, carried, lambda: session.answer_now(receipts))
+
+    def _settled(self, question: Callable[[Done], None], done: Done) -> None:
+        """Asks once all that was sent before is on disk, receipt or not: what a request lists, counts or takes away is
+        about that, too. What waits for a full address is not waited for: the request may be what makes room."""
+        session = self._session
+        for slot in session.unsettled():
+            self._intake.batch.append(Barrier(slot, session.id, session.answers.ask([])))
+        self._intake.submit()
+        session.answers.when_quiet(partial(question, done))
 
     def _reply_to(self, name: str) -> ReplyTo | None:
         """Raises RefusedError for where this client may not send."""

@@ -332,9 +332,10 @@ class Session(SessionLife):
         for then in thens:
             then()
 
-    def slots(self) -> list[int]:
-        """Where this session has work that may not be durable yet."""
-        return sorted(self.used or ())
+    def unsettled(self) -> list[int]:
+        """Where this session has work that may not be durable yet. Told once: who asks waits for it (Barrier)."""
+        found, self.used = sorted(self.used or ()), None
+        return found
 
     def use(self, slot: int) -> None:
         """Durable messages went to this slot, or acknowledgements."""

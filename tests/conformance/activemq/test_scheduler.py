@@ -53,6 +53,17 @@ def test_what_is_scheduled_is_listed_and_taken_back(join, name):
     assert browse(client, name) == {}
 
 
+def test_a_request_is_about_all_that_was_sent_before_it(join, name):
+    """Also without a receipt: a client sends one and asks, one behind the other."""
+    client = join()
+    for number in range(10):
+        client.send("SEND", {"destination": f"/queue/{name}.{number}", **NEVER}, b"%d" % number)
+        assert str(number) in browse(client, name)
+    client.send("SEND", {"destination": f"/queue/{name}.last", **NEVER}, b"last")
+    ask(client, "REMOVEALL")
+    assert browse(client, name) == {}
+
+
 def test_one_that_has_come_before_is_taken_back(join, name):
     client = join()
     client.subscribe(f"/queue/{name}")

@@ -433,7 +433,7 @@ async def test_a_large_message_is_waited_for_at_the_end_where_it_is_to_last(benc
     session, _, writer = await begun(bench, persistent=persistent)
     session.receive(b"x" * 1000 + b"\0")
     writer.finished(Blob(7, 5000), "")
-    assert len(session.slots()) == slots
+    assert len(session.unsettled()) == slots
 
 
 async def test_who_may_send_and_not_create_creates_none_of_several_destinations():

@@ -56,7 +56,7 @@ async def test_an_ack_finds_the_slot_that_delivered() -> None:
     session.receive(b"ACK\nid:boot-%d-4\n\n\0" % (command.model.consumer + 9))
     [settle] = commands(bench, Settle)
     assert (settle.slot, settle.consumer, list(settle.ids)) == (9, command.model.consumer + 9, [4])
-    assert session.slots() == [9, 255]
+    assert session.unsettled() == [9, 255]
 
 
 async def test_ends_are_one_command_and_leave_nothing() -> None:
