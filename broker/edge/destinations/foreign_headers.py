@@ -33,6 +33,8 @@ IN_SUBSCRIBE: Final[Mapping[str, str]] = {
     "activemq.networkSubscription": "there are no networks of brokers here: a cluster is one broker",
     "transformation": "bodies are delivered as they came; transform them in the client",
     "x-stream-offset": "`dialect` rabbitmq has it; here a `non_destructive` queue is read from its start",
+    "x-stream-filter": "`dialect` rabbitmq has it; here a selector chooses",
+    "x-stream-match-unfiltered": "`dialect` rabbitmq has it; here a selector chooses",
 }
 """Header of SUBSCRIBE → what to do instead. Refused unless its value asks for nothing (`false`, `0`, `-1`)."""
 
@@ -47,6 +49,9 @@ ARGUMENTS: Final[Mapping[str, str]] = {
     "x-max-priority": "(none is needed: all queues have priorities 0 to 9)",
     "x-single-active-consumer": "exclusive",
     "x-queue-type": "(none is needed: there is one type of queue)",
+    "x-max-age": "expiry_delay_ms",
+    "x-stream-max-segment-size-bytes": "(none is needed: what is kept goes message by message)",
+    "x-stream-filter-size-bytes": "(none is needed: a selector is exact)",
 }
 """RabbitMQ's arguments of the queue that a SEND or SUBSCRIBE declares → our setting of the address."""
 
