@@ -169,7 +169,7 @@ class Controller:
         self._dirty.set()
 
     async def _take(self) -> bool:
-        if not await self._office.take():
+        if not await self._office.acquire():
             return False
         # Decide upon what is, not upon what a slow watch has told so far.
         await self._membership.refresh()

@@ -75,7 +75,7 @@ class Office:
         """What every planned write compares. Only while `held`."""
         return self._key, self._watched.items[self._key].revision
 
-    async def take(self) -> bool:
+    async def acquire(self) -> bool:
         """Takes it when it is free. True: it is ours now. Raises MetadataUnavailable."""
         item, lease = self._watched.items.get(self._key), self._membership.lease
         if not lease or (item is not None and not self._mine(item)):

@@ -33,7 +33,7 @@ class ClientIdHolders:
         self._policy = policy
         self._holders: dict[str, ClientIdHolder] = {}
 
-    def take(self, client_id: str, holder: ClientIdHolder) -> bool:
+    def claim(self, client_id: str, holder: ClientIdHolder) -> bool:
         """False: another one has it, and keeps it."""
         if self._policy == ALLOW:
             return True

@@ -379,7 +379,7 @@ class Engine:
 
     def restore_dedup(self, token: int, number: int) -> None:
         """A run of that producer's was in the log."""
-        self._slot.producers.take((token, number), 0)
+        self._slot.producers.accepted((token, number), 0)
 
     def restore_producers(self, last: dict[int, int]) -> None:
         """Producer → last number, of all runs that were in the log."""

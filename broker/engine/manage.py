@@ -94,7 +94,7 @@ def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
     for consumer in consumers:
         # Their ACKs of what was purged are on their way: accepted, and without effect. Refused, they would be an
         # ERROR for something that the client did right.
-        another.hold(consumer.forget_held())
+        another.holds_again(consumer.forget_held())
         consumer.move(another.id)
         # A bit is of one queue's choice; join() gives it that of the new one.
         consumer.asks(0)

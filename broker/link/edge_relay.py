@@ -61,7 +61,7 @@ class EdgeRelay:
         self._last = 0
         self._rounds: dict[int, _Round] = {}
 
-    def take(self, asks: Iterable[pb.Ask], others: Mapping[str, Callable[[pb.Ask], None]], send: Tell) -> None:
+    def forward(self, asks: Iterable[pb.Ask], others: Mapping[str, Callable[[pb.Ask], None]], send: Tell) -> None:
         """others: the other edges, and what sends to each."""
         for ask in asks:
             if len(self._rounds) >= ROUNDS:

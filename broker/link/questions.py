@@ -73,7 +73,7 @@ class OperatorAnswers:
         """From now on questions are answered."""
         self._view = view
 
-    def take(self, edge: str, asks: Iterable[pb.Ask], send: Tell) -> None:
+    def answer(self, edge: str, asks: Iterable[pb.Ask], send: Tell) -> None:
         """edge: whose they are. send: to the stream that they came by, as long as it is there."""
         for ask in asks:
             if self._view is None or (self._under_way[edge] >= SHARE and self._under_way.total() >= MOST):

@@ -157,7 +157,7 @@ async def carry(
         while not (work.over or feed.ended):
             run = await feed.next(QUIET_S)
             if run is not None:
-                await work.take([run, *feed.ready()])
+                await work.carry([run, *feed.ready()])
                 quiet = 0
                 continue
             if not await _more(desk, source, selector):
@@ -203,7 +203,7 @@ class _Work:
         self._newer = self._kept = 0
         self.over = False
 
-    async def take(self, runs: Iterable[Run]) -> None:
+    async def carry(self, runs: Iterable[Run]) -> None:
         batches: list[_Batch] = []
         open_: dict[MoveTarget | None, _Batch] = {}
         for run in runs:

@@ -48,7 +48,7 @@ class Desk:
             return
         feed = self.feeds.get(effect.consumer)
         if feed is not None:
-            feed.take(effect)
+            feed.add(effect)
 
     def errand(self) -> Errand:
         """A session of its own."""
@@ -67,7 +67,7 @@ class ErrandFeed:
         self._runs: deque[Deliver] = deque()
         self._wake = asyncio.Event()
 
-    def take(self, effect: Deliver | BrowseEnd | ConsumerClosed | Effect) -> None:
+    def add(self, effect: Deliver | BrowseEnd | ConsumerClosed | Effect) -> None:
         if isinstance(effect, Deliver):
             self._runs.append(effect)
         elif isinstance(effect, ConsumerClosed):

@@ -64,7 +64,7 @@ class LogRetention:
 
     async def _replace(self, table: dict[str, dict[int, int]]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._pool, self._marks.save, table)
-        self._marks.take(table)
+        self._marks.adopt(table)
         self._apply()
 
     def _apply(self) -> None:

@@ -86,7 +86,7 @@ class MessageManagement:
         self._statistics = StatisticsMessages(self.run, desk)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def take(self, requests: Sequence[ManagementRequest], done: Callable[[RefusedError | None], None]) -> None:
+    def manage(self, requests: Sequence[ManagementRequest], done: Callable[[RefusedError | None], None]) -> None:
         """core.management.Manage."""
         task = asyncio.get_running_loop().create_task(self._all(requests, done))
         self._tasks.add(task)

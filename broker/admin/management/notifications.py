@@ -69,7 +69,7 @@ class Notifications:
         """Addresses that come and go are told of, too."""
         self._watching = asyncio.get_running_loop().create_task(watch.run(), name="destination watch")
 
-    def take(self, notice: Notice | Iterator[Notice]) -> None:
+    def notify(self, notice: Notice | Iterator[Notice]) -> None:
         """core.notices.Notify."""
         if isinstance(notice, Notice):
             if not self._several:

@@ -89,7 +89,7 @@ def backup(target: str, rate: int, report: str | None, **options: Any) -> None:
     - for a tar on stdout. Everything that was receipted before, and not acknowledged by then, is in it once, and
     nothing later. Run it where the broker runs, as the same user. Exit status 3: large bodies are damaged, and missing
     in the backup."""
-    from broker.journal.tools.backup import take
+    from broker.journal.tools.backup import take_backup
 
     with reported(report) as found:
         folder = folder_of(options)
@@ -98,7 +98,7 @@ def backup(target: str, rate: int, report: str | None, **options: Any) -> None:
         with told():
             sink = _target(target)
             try:
-                done = take(
+                done = take_backup(
                     OsFiles(), folder, sink, _Pace(rate * 1_000_000), SystemClock().wall_ms, settings.min_free_bytes
                 )
                 sink.finish()

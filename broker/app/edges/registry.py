@@ -61,7 +61,7 @@ class ProcessClientIds:
 
     def claim(self, client_id: str, holder: ClientIdHolder, done: Done) -> None:
         # Ours from now on, so that a second claim in this process finds it while the registry is asked.
-        if not self._holders.take(client_id, holder):
+        if not self._holders.claim(client_id, holder):
             done(in_use(client_id))
             return
 
@@ -99,7 +99,7 @@ class Registry:
 
     def claim_name(self, _process: int, name: str, address: str) -> str | None:
         """None, or the address that has the name."""
-        return self._names.take(name, address)
+        return self._names.reserve(name, address)
 
     def find_name(self, _process: int, name: str) -> str | None:
         return self._names.address_of(name)

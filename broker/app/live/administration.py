@@ -183,7 +183,7 @@ def api(
         tokens,
         elsewhere,
     )
-    edge.managed_by(MessageManagement(made.gate, made.routes(), desk).take)
+    edge.managed_by(MessageManagement(made.gate, made.routes(), desk).manage)
     queues = KnownQueues(owners, settings.engine.wildcard_delimiter)
     edge.queue_wildcards.found_by(queues.find)
     edge.stream_ends.found_by(queues.find_end)
@@ -192,9 +192,9 @@ def api(
     made.ends(kept.stop)
     if settings.edge.notifications:
         told = Notifications(desk, node.about()["id"], SystemClock().wall_ms)
-        edge.notified_by(told.take)
+        edge.notified_by(told.notify)
         delimiter = settings.engine.wildcard_delimiter
-        told.watch(DestinationWatch(owners, SystemClock(), delimiter, told.take, lambda: edge.quotas.first))
+        told.watch(DestinationWatch(owners, SystemClock(), delimiter, told.notify, lambda: edge.quotas.first))
         admin.add(told)
     return made
 

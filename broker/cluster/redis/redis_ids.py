@@ -58,7 +58,7 @@ class RedisClientIds:
     def claim(self, client_id: str, holder: ClientIdHolder, done: Done) -> None:
         """See edge.directory.ClientIds."""
         # Ours from now on, so that a second claim on this edge while Redis is asked finds it.
-        if not self._holders.take(client_id, holder):
+        if not self._holders.claim(client_id, holder):
             done(in_use(client_id))
             return
         self._tasks.spawn(self._claim(client_id, holder, done), "claim of a client-id")

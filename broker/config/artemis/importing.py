@@ -436,13 +436,13 @@ def _broker_wide(core: Element, found: Imported) -> None:
 def _plain(setting: str, rewrite: Callable[[str], str] = str) -> Callable[[Element, Imported], None]:
     """An element that is one setting of ours."""
 
-    def take(element: Element, found: Imported) -> None:
+    def assign(element: Element, found: Imported) -> None:
         try:
             found.values[setting] = coerce(leaves()[setting], rewrite(element.text), f"line {element.line}")
         except ConfigError as error:
             found.note(element, str(error))
 
-    return take
+    return assign
 
 
 def _elsewhere(element: Element, found: Imported) -> None:

@@ -43,7 +43,7 @@ class Strangers:
         return len(self._places)
 
     def come(self, session: Guest) -> None:
-        self._places.take(network(peer_host(session.channel.peer)), session)
+        self._places.admit(network(peer_host(session.channel.peer)), session)
 
     def leave(self, session: Guest) -> None:
         """It has logged in, or ended. No effect when it had."""

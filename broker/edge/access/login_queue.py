@@ -143,7 +143,7 @@ class LoginQueue:
             self._strangers.setdefault(address, {})[check] = None
             if full and (longest := places.longest) is not None:
                 self._drop(*longest)
-            places.take(address, (address, check))
+            places.admit(address, (address, check))
         self._next()
 
     def over(self, check: Check) -> None:

@@ -69,7 +69,7 @@ class LocalClientIds:
         self._holders = ClientIdHolders(policy)
 
     def claim(self, client_id: str, holder: ClientIdHolder, done: Done) -> None:
-        done(None if self._holders.take(client_id, holder) else in_use(client_id))
+        done(None if self._holders.claim(client_id, holder) else in_use(client_id))
 
     def release(self, client_id: str, holder: ClientIdHolder) -> None:
         self._holders.drop(client_id, holder)
@@ -91,7 +91,7 @@ class LocalNames:
         """Whose a durable subscription is."""
         return self._addresses.get(name)
 
-    def take(self, name: str, address: str) -> str | None:
+    def reserve(self, name: str, address: str) -> str | None:
         """None, or the address that has the name."""
         owner = self._addresses.setdefault(name, address)
         return None if owner == address else owner
@@ -101,7 +101,7 @@ class LocalNames:
             del self._addresses[name]
 
     def claim(self, name: str, address: str, done: Done) -> None:
-        owner = self.take(name, address)
+        owner = self.reserve(name, address)
         done(None if owner is None else conflict(name, owner))
 
     def find(self, name: str, found: Found, done: Done) -> None:

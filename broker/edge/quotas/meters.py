@@ -148,7 +148,7 @@ class Meter:
         while drawn < most and self._left > 0:
             now = min(self._left, most - drawn)
             drawn += now
-            self.take(now)  # there may be more then
+            self.spend(now)  # there may be more then
         return drawn
 
     def serve(self) -> None:
@@ -162,7 +162,7 @@ class Meter:
         if self._paid is not None and not self.owes:
             self._paid()
 
-    def take(self, count: int) -> None:
+    def spend(self, count: int) -> None:
         """So many have gone by; below 0: they have not after all."""
         self._left -= count
         if self._left * 2 < self._slice and not self._asking:
@@ -225,7 +225,7 @@ class Pace:
         self._left = max(rate * BURST_S, 1.0)
         self._then = now
 
-    def take(self, count: int, now: float) -> float:
+    def spend(self, count: int, now: float) -> float:
         """So many messages have come. Seconds until the next one may be read; 0: at once."""
         self._fill(now)
         self._left -= count

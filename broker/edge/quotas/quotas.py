@@ -220,7 +220,7 @@ class Usage:
             if room is not None and room < count:
                 raise account.refusal(what)
 
-    def take(self, what: Resource, count: int = 1) -> None:
+    def charge(self, what: Resource, count: int = 1) -> None:
         """So much more. Raises RefusedError(QUOTA), and nothing is taken."""
         try:
             self.check(what, count)
@@ -251,7 +251,7 @@ class Usage:
         window = self._windows[key] = window if window <= MOST_WINDOW else max(default, 1)
         self.add(Resource.UNACKNOWLEDGED, window)
 
-    def hold(self, windows: Mapping[str, int], settings: EdgeSettings) -> None:
+    def had(self, windows: Mapping[str, int], settings: EdgeSettings) -> None:
         """It has these subscriptions already. 0: one that holds nothing."""
         for key, window in windows.items():
             if window:

@@ -49,7 +49,7 @@ def connect(session: Session, frame: Frame) -> None:
         return
     usage = _usage(session, None)
     if usage is not None:
-        usage.take(Resource.LOGINS)
+        usage.charge(Resource.LOGINS)
     session.intake.park()
     task = asyncio.get_running_loop().create_task(_login(session, frame, version, proof))
     session.is_checked_by(task)
@@ -156,7 +156,7 @@ def _accept(session: Session, frame: Frame, version: Version, principal: Princip
         )
     usage = _usage(session, principal.name)
     if usage is not None:
-        usage.take(Resource.CONNECTIONS)
+        usage.charge(Resource.CONNECTIONS)
     session.logged_in(principal, version, usage)
     if frame.command == IMPLIED:
         session.watch.connected(heartbeat.negotiate(None, session.acceptor, edge.settings.edge.heartbeat_min_ms))

@@ -305,7 +305,7 @@ class Session(SessionLife):
             usage.add(Resource.SUBSCRIPTIONS, sum(map(weight, self.handles.values())))
             if self._transactions is not None:
                 usage.add(Resource.TRANSACTIONS, len(self._transactions))
-            usage.hold({key: sub.window for key, sub in self.subscriptions.items()}, self.edge.settings.edge)
+            usage.had({key: sub.window for key, sub in self.subscriptions.items()}, self.edge.settings.edge)
             self.usage = usage
 
     def authorised(self) -> None:

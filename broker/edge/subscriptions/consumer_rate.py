@@ -36,7 +36,7 @@ class Tempo(Front):
     def deliver(self, sub: SlotSubscription, effect: Deliver) -> None:
         edge = sub.session.edge
         now = edge.clock.monotonic()
-        wait = self._pace.take(len(effect.run), now)
+        wait = self._pace.spend(len(effect.run), now)
         # From when nothing is waited for, the session gives room back for whatever is out, however long that takes.
         sub.gives_back_above(UNLIMITED if wait else 0)
         if wait:

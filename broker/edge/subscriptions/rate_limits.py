@@ -125,7 +125,7 @@ class Rates:
         by_message, by_byte = self._sending(session) if count or quoted else ((), ())
         first, late, waits = _past(events, room, by_message, by_byte, again)
         if pace is not None:
-            pace.take(sum([_sent(event) for event in first]), now)
+            pace.spend(sum([_sent(event) for event in first]), now)
         if not late:
             return first, []
         if waits is None or (pace is not None and pace.room(now) < 1):
@@ -162,7 +162,7 @@ class Rates:
                         name = f"quota-{way.name.lower()}:{account.who}"
                         meter = Meter(self, name, rate, account.tallies[way], divided=True, paid=account.paid)
                         account.meters[way] = meter
-                        meter.take(0)
+                        meter.spend(0)
                     found.append(meter)
         return found
 
@@ -188,7 +188,7 @@ class Rates:
             for way, count in ((Way.OUT, messages), (Way.OUT_BYTES, nbytes)):
                 for meter in self._receiving(session, way):
                     meter.passes(count)
-                    meter.take(count)
+                    meter.spend(count)
 
     def granting(self, subs: list[SlotSubscription]) -> list[SlotSubscription]:
         """Those of them whose room may be given back now; the others' turn comes by itself."""
@@ -244,7 +244,7 @@ class Rates:
         meter = meters.get(user)
         if meter is None:
             meter = meters[user] = Meter(self, f"{way}:{user}", rate)
-            meter.take(0)
+            meter.spend(0)
         return meter
 
 
@@ -276,12 +276,12 @@ def _past(
             nbytes = sum(map(_bytes, first))
         for meter, taken in weighed:
             meter.passes(nbytes)
-            meter.take(nbytes - taken)  # the last message may be larger than what was left: that is owed
+            meter.spend(nbytes - taken)  # the last message may be larger than what was left: that is owed
         room = sum(map(_sent, first))
     for meter, taken in drawn:
         meter.passes(room)
         if taken != room:
-            meter.take(room - taken)
+            meter.spend(room - taken)
     return first, late, waits if late else None
 
 

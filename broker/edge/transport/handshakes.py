@@ -95,7 +95,7 @@ class Arrivals:
         self._fresh.add(sock)
         if ip:
             self._from[ip] = self._from.get(ip, 0) + 1
-        victim = places.take(network(peer_host(peer)), task)
+        victim = places.admit(network(peer_host(peer)), task)
         if victim is not None:
             self._evicted.add(victim)
             victim.cancel()

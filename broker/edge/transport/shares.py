@@ -44,7 +44,7 @@ class Places(Generic[T]):
         """Places of one holder."""
         return len(self._holders.get(who, ()))
 
-    def take(self, who: str, ticket: T) -> T | None:
+    def admit(self, who: str, ticket: T) -> T | None:
         """A place for `ticket`, which has none yet. Returns what has lost its own for that, if anything has."""
         victim = self.longest if len(self._where) >= self.most else None
         if victim is not None:

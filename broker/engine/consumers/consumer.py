@@ -323,7 +323,7 @@ class Consumer:
         if rest:
             self._covered(rest)
 
-    def hold(self, ids: Sequence[int], most: int, many: int) -> None:
+    def set_aside(self, ids: Sequence[int], most: int, many: int) -> None:
         """Sets aside what `ids` cover, each with its own share, up to `most` bytes and `many` messages. Raises
         RefusedError."""
         # Before anything is set aside: a refused ACK leaves the ledger as it was.

@@ -410,7 +410,7 @@ class _Dealer:
             if taking:
                 # LOOSE is asked like NOBODY: anybody may be the first of a group.
                 audience = self._choice.audience(self._queue, bits, max(owner, NOBODY))
-                consumer = credit.take(audience, run.size_of(at))
+                consumer = credit.choose(audience, run.size_of(at))
             if consumer is not None:
                 hands.setdefault(consumer, []).append(at)
                 if groups is not None and group is not None and owner == LOOSE:
@@ -484,7 +484,7 @@ class _Credit:
         self._left: dict[Consumer, list[int]] = {}
         self._none: set[Audience] = set()
 
-    def take(self, audience: Audience, size: int) -> Consumer | None:
+    def choose(self, audience: Audience, size: int) -> Consumer | None:
         """The next one of the audience who can take a message of that size: by priority, then in turn."""
         # They only lose credit while one run is dealt: whoever has none now has none for its next message. Asked
         # once, not once a message.

@@ -114,7 +114,7 @@ def hold(slot: Slot, command: Hold, turn: Turn) -> None:
     if command.ids:
         if consumer.haunted:
             already_settled.claim(slot.queues[consumer.queue], consumer, command.ids)
-        consumer.hold(command.ids, slot.max_held, slot.max_held_messages)
+        consumer.set_aside(command.ids, slot.max_held, slot.max_held_messages)
     # The credit of what is set aside is back.
     slot.touched[slot.queues[consumer.queue]] = None
     slot.answer(command.session, command.seq, turn, progress(turn))

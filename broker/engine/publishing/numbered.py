@@ -37,7 +37,7 @@ def accept(slot: Slot, command: Publish, turn: Turn) -> None:
         # In front of the run: whoever reads the log finds number 5 refused before number 6 is taken. Written behind
         # it, a crash between them would make 5 look like taken.
         refusals = producers.unlogged(dedup) if producers.refusing else None
-        producers.take(dedup, turn.now)
+        producers.accepted(dedup, turn.now)
         if refusals:
             turn.appends.insert(before, MetaRecord(slot.number, "producers", {"producers": [], "refused": refusals}))
         if len(turn.appends) - before > 1 and sum([type(r) is RunRecord for r in turn.appends[before:]]) > 1:
@@ -64,7 +64,7 @@ def again(slot: Slot, command: Publish | Transact, turn: Turn) -> None:
 def remember(slot: Slot, dedup: tuple[int, int], turn: Turn) -> None:
     """Counts the number as taken; for a transaction, in its log group."""
     data = {"producers": [list(dedup)], "refused": slot.producers.unlogged(dedup)}
-    slot.producers.take(dedup, turn.now)
+    slot.producers.accepted(dedup, turn.now)
     turn.appends.append(MetaRecord(slot.number, "producers", data))
 
 

@@ -227,7 +227,7 @@ def _hide(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> I
             )
         )
         entries.append((hidden, run, False))
-    slot.hold(entries, turn.number)
+    slot.await_commit(entries, turn.number)
 
 
 def _claim(slot: Slot, prepared: Prepared, part: Settle) -> None:

@@ -286,7 +286,7 @@ def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], tur
         entries += [(queue, paged, False) for queue, paged, _ in _spill(slot, command, part, others, turn)]
     for queue, part, _ in entries:
         queue.numbered(part.ids)
-    slot.hold(entries, turn.number, done)
+    slot.await_commit(entries, turn.number, done)
 
 
 def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> None:
@@ -308,7 +308,7 @@ def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], tu
             queue.numbered(part.ids)
         slot.reserve(turn)
         transient = _spill(slot, command, part, others, turn)[0][1]
-        slot.hold([(queue, transient, paged) for queue, paged in entries], turn.number, done)
+        slot.await_commit([(queue, transient, paged) for queue, paged in entries], turn.number, done)
 
 
 def _accept_durable(
@@ -344,7 +344,7 @@ def _accept_durable(
     turn.appends.append(RunRecord(slot.number, command.address, kept_in, run, dispatched, command.dedup))
     if spill:
         entries += _spill(slot, command, run, spill, turn)
-    slot.hold(entries, turn.number, done)
+    slot.await_commit(entries, turn.number, done)
 
 
 def _accept_crowded(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> bool:
@@ -361,12 +361,12 @@ def _accept_crowded(slot: Slot, command: Publish, run: Run, queues: list[Queue],
             slot.touched[queue] = None
     if spill:
         slot.reserve(turn)
-        slot.hold(behind + _spill(slot, command, run, spill, turn), turn.number, done)
+        slot.await_commit(behind + _spill(slot, command, run, spill, turn), turn.number, done)
         return True
     if behind:
         # What they wait for is already under way: no later commit is needed, but for a transaction's own.
         # The number of the latest commit under way: pending is in order, so behind it everything older has entered.
-        slot.hold(behind, turn.number if command.atomic else slot.pending[-1].number, None)
+        slot.await_commit(behind, turn.number if command.atomic else slot.pending[-1].number, None)
     return False
 
 

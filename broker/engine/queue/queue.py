@@ -491,7 +491,7 @@ class Queue:
         if last > self.sent:
             self.sent = last
 
-    def hold(self, count: int) -> None:
+    def holds_again(self, count: int) -> None:
         """A consumer that came back holds so many."""
         self.delivering += count
 

@@ -80,7 +80,7 @@ def _rest(slot: Slot, source: str, run: Run, way: Forward, turn: Turn) -> None:
     turn.appends.append(RunRecord(slot.number, source, [queue.id], run))
     queue.numbered(run.ids)
     paged = bool(len(queue.pages.index) or queue.gate.pages)  # behind what a restart has left
-    slot.hold([(queue, run, paged)], turn.number)
+    slot.await_commit([(queue, run, paged)], turn.number)
 
 
 def is_mine(queue: Queue) -> bool:

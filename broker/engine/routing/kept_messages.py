@@ -99,7 +99,7 @@ def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
     if not (durable or run.due or run.flags & BLOB):
         if queue.gate.entries:
             # Else what is not durable would be ready before a durable message that was kept earlier.
-            slot.hold([(queue, run, False)], turn.number)  # behind what waits for the log
+            slot.await_commit([(queue, run, False)], turn.number)  # behind what waits for the log
         else:
             queue.enter(run)
             slot.touched[queue] = None
@@ -111,4 +111,4 @@ def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
         queue.spills()
     slot.reserve(turn)
     turn.appends.append(RunRecord(slot.number, queue.address, [queue.id], run))
-    slot.hold([(queue, run, False)], turn.number)
+    slot.await_commit([(queue, run, False)], turn.number)

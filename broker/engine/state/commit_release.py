@@ -28,7 +28,7 @@ def release(slot: Slot, number: int, turn: Turn) -> None:
     pending, touched = slot.pending, slot.touched
     while pending and pending[0].number <= number:
         held = pending.popleft()
-        # By the first entry alone, as hold() took it off: copies for many queues are one message that came in.
+        # By the first entry alone, as await_commit() took it off: copies for many queues are one message that came in.
         if held.entries and not held.front:
             slot.entered += len(held.entries[0][1].records)
             if len(held.entries) > WIDE:

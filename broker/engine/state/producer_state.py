@@ -79,7 +79,7 @@ class Producers:
         known = self._known[dedup[0]].refused.get(dedup[1])
         return (Code[known[0]], known[1]) if known else None
 
-    def take(self, dedup: Dedup, now: int) -> None:
+    def accepted(self, dedup: Dedup, now: int) -> None:
         """That number is taken. `now`: epoch ms, 0 = during recovery."""
         token, number = dedup
         # Taken out and put back: the dict stands by last use, and the front is the one that was silent longest.
@@ -102,7 +102,7 @@ class Producers:
         token, number = dedup
         if token not in self._known:
             # Known from now on, with nothing taken: 0 is below every number.
-            self.take((token, 0), self._now)
+            self.accepted((token, 0), self._now)
         producer = self._known[token]
         # The eldest: an edge asks again for what is under way, not for what it has heard of.
         while len(producer.refused) >= _REFUSALS:
@@ -125,7 +125,7 @@ class Producers:
     def restore(self, data: dict[str, Any]) -> None:
         """Replays what data() or the engine wrote."""
         for token, number in data["producers"]:
-            self.take((token, number), 0)
+            self.accepted((token, number), 0)
         for token, number, code, detail in data.get("refused", ()):
             self.refuse((token, number), Code[code], detail)
             # From the log, so it is in the log.

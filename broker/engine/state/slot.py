@@ -306,7 +306,7 @@ class Slot:
         else:
             turn.effects.append(effect)
 
-    def hold(self, entries: Sequence[tuple[Queue, Run, bool]], number: int, done: Done | None = None) -> None:
+    def await_commit(self, entries: Sequence[tuple[Queue, Run, bool]], number: int, done: Done | None = None) -> None:
         """Runs that enter their queues (paged: the index) when turn `number` is durable; then `done` is told."""
         for queue, run, paged in entries:
             # All entries first: one command's messages are seen in all their queues or in none.

@@ -44,7 +44,7 @@ class ArchiveMarks:
                 f"{store.path(NAME)}: {error}; remove it; archives may have missed something then"
             ) from error
 
-    def take(self, table: Table) -> None:
+    def adopt(self, table: Table) -> None:
         """It is saved: from now on it is what counts."""
         self.names = table
 

@@ -132,7 +132,7 @@ class _Held(Store):
             self.drop(number)
 
 
-def take(
+def take_backup(
     files: Files, folder: str, target: BackupTarget, pace: Pace, now_ms: Callable[[], int], spare: int
 ) -> Statement:
     """Copies the folder. `spare`: bytes below which the broker's disk must not fall on our account.

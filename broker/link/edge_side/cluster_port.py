@@ -540,7 +540,7 @@ class ClusterPort:
         self._routes.dialed(link)
 
     def on_asked(self, link: OwnerLink, asks: Iterable[pb.Ask], tell: Tell) -> None:
-        self.answers.take(link.owner, asks, tell)
+        self.answers.answer(link.owner, asks, tell)
 
     def on_answered(self, link: OwnerLink) -> None:
         self._routes.answered(link)

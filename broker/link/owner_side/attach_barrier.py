@@ -68,7 +68,7 @@ class AttachBarrier(Generic[Peer]):
         # too.
         return attaches and (peer, opening) not in self._queued[command.slot]
 
-    def hold(self, peer: Peer, opening: int, command: Waiting) -> None:
+    def keep_back(self, peer: Peer, opening: int, command: Waiting) -> None:
         self._queued[command.slot].add((peer, opening))
         self.waiting[command.slot].append((peer, opening, command))
 

@@ -176,7 +176,7 @@ class EdgePeer:
 
     # ── in ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def take(self, up: pb.Up, flat: memoryview | None = None) -> list[Command]:
+    def receive(self, up: pb.Up, flat: memoryview | None = None) -> list[Command]:
         """What the message asks of the shard, in order. flat: its commands (codec/flat.py). Raises ProtocolViolation:
         then nothing of it may happen."""
         asked = take_commands(up, self.token) if flat is None else take_flat(flat, self.token)
@@ -228,7 +228,7 @@ class EdgePeer:
             return False
         # Behind what the edges of its consumers have told by now, or not at all.
         if not isinstance(command, Prepare) or self._admit_settles(command):
-            attach_barrier.hold(self, opening, command)
+            attach_barrier.keep_back(self, opening, command)
         return True
 
     def let_in(self, opening: int, command: Waiting) -> Command | None:

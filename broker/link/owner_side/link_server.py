@@ -321,7 +321,7 @@ class LinkServer:
                 return
             if up.HasField("hello"):
                 raise malformed("a second Hello")
-            commands = peer.take(up, flat)
+            commands = peer.receive(up, flat)
             if up.asks:
                 self._asked(peer, up.asks, partial(_tell, peer, end.stream))
             if up.told:
@@ -339,13 +339,13 @@ class LinkServer:
 
     def _asked(self, peer: EdgePeer, asks: Iterable[pb.Ask], tell: Tell) -> None:
         """By an edge: of us, or of all others."""
-        self.answers.take(peer.edge, [ask for ask in asks if not ask.edges], tell)
+        self.answers.answer(peer.edge, [ask for ask in asks if not ask.edges], tell)
         others = {
             each.edge: partial(_ask, each, each.stream)
             for each in self._by_edge.values()
             if each is not peer and each.stream is not None
         }
-        self._relay.take([ask for ask in asks if ask.edges], others, tell)
+        self._relay.forward([ask for ask in asks if ask.edges], others, tell)
 
     def edge_of(self, number: int) -> str:
         """The edge of a session or consumer with this number here; empty: none that is known."""

@@ -53,7 +53,7 @@ class ReleaseGate:
         """Somebody waits."""
         return bool(self._waiting or self._stalled or self._watchers)
 
-    def hold(self, touched: Touched, number: int) -> bool:
+    def await_commit(self, touched: Touched, number: int) -> bool:
         """These engines have had a turn whose records go with the commit `number`. True: some wait for it."""
         held = False
         for engine in touched:

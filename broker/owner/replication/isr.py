@@ -345,7 +345,7 @@ class LedSlot:
 
     # ── who is in ──────────────────────────────────────────────────────────────────────────────────
 
-    def take(self, record: SlotRecord) -> None:
+    def adopt(self, record: SlotRecord) -> None:
         """A newer record of the same epoch: what was proposed before it was written or never will be (every change
         compares the revision)."""
         self.record = record

@@ -216,7 +216,7 @@ class Leaders:
             return
         before = lead.record.isr
         known = set(lead.tracks)
-        lead.take(record)
+        lead.adopt(record)
         # Something has changed: what was not possible a moment ago may be.
         lead.retry(0.0)
         self.shrinks += len(set(before) - set(record.isr))

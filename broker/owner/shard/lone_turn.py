@@ -70,7 +70,7 @@ class LoneTurns:
         self._budget = budget
         self.busy = False
 
-    def take(self, command: Publish) -> bool:
+    def carry_out(self, command: Publish) -> bool:
         """Carries it out and tells what comes of it. False: nothing of it has happened."""
         shard = self._shard
         engine = shard.engines.get(command.slot)

@@ -133,7 +133,7 @@ class Shard:
         self.crossing: Crossing | None = None
         self._idle: Callable[[], None] | None = None
         self._lone = LoneTurns(self, self._turns, self._gates, self._alarm, self.blame, self._budget)
-        self.at_once = self._lone.take
+        self.at_once = self._lone.carry_out
         most = settings.engine.queue_memory_bytes
         self.pressure = Pressure(self._budget, self.engines, most, self._alone, clock.monotonic, later, self.wake)
         self._commands = TurnCommands(self, self._inbox, self.pressure, self._alone, self._turns.now, self.blame)
@@ -425,7 +425,7 @@ class Shard:
         held = False
         for engine in touched:
             if engine.pending:
-                held = self._gates.hold(touched, turn.number)
+                held = self._gates.await_commit(touched, turn.number)
                 break
         if self._gates.unfinished:
             self.wake()

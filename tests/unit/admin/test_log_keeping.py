@@ -32,7 +32,7 @@ class Journal:
     def save(self, table: dict[str, dict[int, int]]) -> None:
         self.saved.append(table)
 
-    def take(self, table: dict[str, dict[int, int]]) -> None:
+    def adopt(self, table: dict[str, dict[int, int]]) -> None:
         assert self.saved[-1] == table, "on the disk before it counts"
         self.names = table
 

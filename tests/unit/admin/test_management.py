@@ -35,7 +35,7 @@ def test_a_client_that_waits_is_told_whatever_happens():
     async def played() -> list[Any]:
         told: list[Any] = []
         asked = [ManagementRequest("u", "127.0.0.1:1", {"reply-to": "a"}, b"", to)]
-        management.MessageManagement(broken, [], broken).take(asked, told.append)
+        management.MessageManagement(broken, [], broken).manage(asked, told.append)
         await asyncio.sleep(0.01)
         return told
 

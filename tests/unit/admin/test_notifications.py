@@ -84,7 +84,7 @@ async def test_what_comes_too_fast_is_dropped_and_counted(tmp_path: Path, monkey
     async with broker(tmp_path, **ON) as at:
         (own,) = [each for each in at.admin._sources if isinstance(each, notifications.Notifications)]
         for number in range(5):
-            own.take(Notice(NoticeKind.CONNECTION_CREATED, number, "ada", "peer"))
+            own.notify(Notice(NoticeKind.CONNECTION_CREATED, number, "ada", "peer"))
         found = {metric.name: metric.samples[0][1] for metric in own.metrics()}
         assert found["stomp_notifications_dropped_total"] == 3
         await eventually(lambda: own._told >= 2 and not own._waiting)
@@ -96,7 +96,7 @@ async def test_the_consumers_of_a_session_that_ends_are_told_some_a_turn(monkeyp
     made._something = made._task = SimpleNamespace(set=lambda: None)  # type: ignore[assignment]
     about = Notice(NoticeKind.CONSUMER_CREATED, 1, "ada", "10.0.0.1:5", "", "orders")
     for _ in range(1000):
-        made.take(about)
+        made.notify(about)
     drawn = []
 
     def endings():
@@ -105,7 +105,7 @@ async def test_the_consumers_of_a_session_that_ends_are_told_some_a_turn(monkeyp
             yield about._replace(kind=NoticeKind.CONSUMER_CLOSED)
         yield about._replace(kind=NoticeKind.CONNECTION_DESTROYED, address="")
 
-    made.take(endings())
+    made.notify(endings())
     assert drawn == []
     most, before = 0, 0
     while made._several:
@@ -118,10 +118,10 @@ async def test_who_is_back_at_once_is_told_behind_its_own_end():
     made = Notifications(None, "edge-0", lambda: 0)  # type: ignore[arg-type]
     made._something = made._task = SimpleNamespace(set=lambda: None)  # type: ignore[assignment]
     came = Notice(NoticeKind.CONSUMER_CREATED, 1, "ada", "10.0.0.1:5", "", "orders")
-    made.take(came)
-    made.take(iter([came._replace(kind=NoticeKind.CONSUMER_CLOSED)] * notifications.PIECE))
+    made.notify(came)
+    made.notify(iter([came._replace(kind=NoticeKind.CONSUMER_CLOSED)] * notifications.PIECE))
     for connection in range(2, 2 + 3 * notifications.PIECE):
-        made.take(came._replace(connection=connection))
+        made.notify(came._replace(connection=connection))
     turns = 0
     while made._several:
         await asyncio.sleep(0)
@@ -143,7 +143,7 @@ async def test_the_end_of_a_consumer_is_one_look_however_many_addresses_have_som
     made._consumers = Walked()
     about = Notice(NoticeKind.CONSUMER_CREATED, 1, "ada", "10.0.0.1:5", "", "orders")
     for kind in (NoticeKind.CONSUMER_CREATED, NoticeKind.CONSUMER_CLOSED, NoticeKind.CONSUMER_CLOSED):
-        made.take(about._replace(kind=kind))
+        made.notify(about._replace(kind=kind))
     assert [count for _, count in made._waiting] == [1, 0, 0] and not made._consumers
 
 

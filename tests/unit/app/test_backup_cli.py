@@ -93,7 +93,7 @@ def test_what_fails_leaves_nothing_behind(data, tmp_path, monkeypatch, target):
         sink.file("identity", 3, [b"abc"])
         raise JournalError("the disk is damaged")
 
-    monkeypatch.setattr(tool, "take", broken)
+    monkeypatch.setattr(tool, "take_backup", broken)
     done = run(backup, tmp_path / target, "--data", data)
     assert done.exit_code == 1 and "the disk is damaged" in done.output
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and data not in path.parents]
@@ -114,7 +114,7 @@ def test_large_bodies_that_are_missing_are_a_status_of_its_own(data, tmp_path, m
     def fake(*_):
         return SimpleNamespace(files={"a": 5}, messages=1, segment=255, offset=7, batch=2, taken_ms=0, lost=["body 12"])
 
-    monkeypatch.setattr(tool, "take", fake)
+    monkeypatch.setattr(tool, "take_backup", fake)
     done = run(backup, tmp_path / "copy.tar", "--data", data)
     assert done.exit_code == 3 and done.stderr == "LOST: body 12\n"
     assert "position: segment ff, offset 7, batch 2; 1970-01-01T00:00:00.000Z" in done.stdout

@@ -33,8 +33,8 @@ async def test_the_first_has_it_and_says_by_which_policy_it_plans():
     all_of_them = Candidates()
     a, b = await all_of_them.office("a"), await all_of_them.office("b")
     assert not a.held
-    assert await a.take() and a.held
-    assert not await b.take() and not b.held
+    assert await a.acquire() and a.held
+    assert not await b.acquire() and not b.held
     item = all_of_them.store.keys[KEYS.controller]
     holder = holder_of(item)
     assert holder == ElectedController("a", "boot-a", 3, 2, 8) and holder.policy == POLICY
@@ -48,11 +48,11 @@ async def test_the_first_has_it_and_says_by_which_policy_it_plans():
 async def test_it_is_free_again_with_the_lease_of_who_held_it():
     all_of_them = Candidates()
     a, b = await all_of_them.office("a"), await all_of_them.office("b")
-    assert await a.take()
+    assert await a.acquire()
     await asyncio.sleep(0.05)
     all_of_them.store.revoke(a._membership.lease)
     await asyncio.sleep(0.05)
-    assert not a.held and await b.take()
+    assert not a.held and await b.acquire()
     for office in (a, b):
         await office.stop()
 
@@ -61,7 +61,7 @@ async def test_who_comes_too_late_learns_whose_it_is():
     """Both believe that it is free: the store decides, and the loser reads what stands there."""
     all_of_them = Candidates()
     a, b = await all_of_them.office("a"), await all_of_them.office("b")
-    assert sorted(await asyncio.gather(a.take(), b.take())) == [False, True]
+    assert sorted(await asyncio.gather(a.acquire(), b.acquire())) == [False, True]
     assert [a.held, b.held].count(True) == 1
     for office in (a, b):
         await office.stop()
@@ -70,19 +70,19 @@ async def test_who_comes_too_late_learns_whose_it_is():
 async def test_who_is_registered_anew_takes_its_own_office_on_the_new_lease():
     all_of_them = Candidates()
     a = await all_of_them.office("a")
-    assert await a.take()
+    assert await a.acquire()
     a._membership.lease = all_of_them.store.grant(60)[0]
     assert not a.held, "the key hangs on the old lease"
-    assert await a.take() and a.held
+    assert await a.acquire() and a.held
     await a.stop()
 
 
 async def test_without_a_registration_nobody_takes_it_or_holds_it():
     all_of_them = Candidates()
     a = await all_of_them.office("a")
-    assert await a.take()
+    assert await a.acquire()
     lease, a._membership.lease = a._membership.lease, 0
-    assert not a.held and not await a.take()
+    assert not a.held and not await a.acquire()
     a._membership.lease = lease
     a._membership.me = member("a", leaving=True)
     assert a.held

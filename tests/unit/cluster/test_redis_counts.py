@@ -36,18 +36,18 @@ async def test_what_one_edge_uses_is_taken_from_the_others(edges, monkeypatch):
     monkeypatch.setattr(redis_counts, "CHUNK", 2)
     (one, here), (_, there) = await two(edges)
     ada = here.usage("ada", "", "")
-    ada.take(Resource.CONNECTIONS, 5)
+    ada.charge(Resource.CONNECTIONS, 5)
     for user in ("bob", "eve", "joe"):
-        here.usage(user, "", "").take(Resource.CONNECTIONS)
+        here.usage(user, "", "").charge(Resource.CONNECTIONS)
     await eventually(lambda: of(there) == 5)
     other = there.usage("ada", "", "")
-    other.take(Resource.CONNECTIONS, 5)
+    other.charge(Resource.CONNECTIONS, 5)
     with pytest.raises(RefusedError, match="user:ada has 10 connections at most \\(edge"):
-        other.take(Resource.CONNECTIONS)
+        other.charge(Resource.CONNECTIONS)
     assert there.others_of("user:joe")[Resource.CONNECTIONS] == 1
     ada.leave()
     await eventually(lambda: of(there) == 0)
-    other.take(Resource.CONNECTIONS, 5)
+    other.charge(Resource.CONNECTIONS, 5)
     await eventually(lambda: of(here) == 10)
     await one.counts.close()
     assert [key for key in await edges.keys() if "quotas:edge0" in key] == []
@@ -61,9 +61,9 @@ async def test_while_redis_is_away_each_edge_has_its_part(edges, server, monkeyp
     server.pause()
     try:
         await eventually(lambda: here.part(10, 0) == 5)
-        ada.take(Resource.CONNECTIONS, 5)
+        ada.charge(Resource.CONNECTIONS, 5)
         with pytest.raises(RefusedError, match="5 of them at this one of 2 edges"):
-            ada.take(Resource.CONNECTIONS)
+            ada.charge(Resource.CONNECTIONS)
     finally:
         server.resume()
     await eventually(lambda: here.part(10, 0) == 10)

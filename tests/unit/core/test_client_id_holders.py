@@ -18,7 +18,7 @@ class Connection:
 
 def taken(policy: str) -> tuple[ClientIdHolders, Connection, Connection, list[bool]]:
     ids, first, second = ClientIdHolders(policy), Connection(1), Connection(2)
-    return ids, first, second, [ids.take("ada", first), ids.take("ada", second)]
+    return ids, first, second, [ids.claim("ada", first), ids.claim("ada", second)]
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_a_word_about_the_one_before_ends_nobody() -> None:
     assert second.taken == 0
     ids.lose("ada", second.id)
     ids.lose("ada", second.id)
-    assert second.taken == 1 and ids.take("ada", first)
+    assert second.taken == 1 and ids.claim("ada", first)

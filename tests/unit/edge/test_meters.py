@@ -34,10 +34,10 @@ class Leases:
 def test_a_meter_gives_what_there_is_and_what_it_owes_is_paid_first():
     leases, paid = Leases(30), []
     meter = Meter(leases, "in:ada", 100, paid=lambda: paid.append(1))
-    meter.take(0)
+    meter.spend(0)
     assert meter.draw(100, again=False) == 30 and not meter.open and not meter.owes
     paid.clear()
-    meter.take(25)
+    meter.spend(25)
     assert meter.owes
     leases.tick(20)
     assert meter.owes and not meter.open and not paid, "5 are owed still"
@@ -48,7 +48,7 @@ def test_a_meter_gives_what_there_is_and_what_it_owes_is_paid_first():
 def test_who_waits_has_his_turn_before_who_comes_and_in_shares():
     leases = Leases(0)
     meter = Meter(leases, "in:ada", 100)
-    meter.take(0)
+    meter.spend(0)
     got: dict[int, int] = {}
 
     def go_on(who: int) -> Callable[[], None]:
@@ -65,7 +65,7 @@ def test_who_has_gone_while_he_waited_owes_nothing_when_his_turn_has_come():
     """Also where no tokens had to be asked for: his account stayed for ever."""
     leases, paid = Leases(30), []
     meter = Meter(leases, "in:ada", 100, paid=lambda: paid.append(1))
-    meter.take(0)
+    meter.spend(0)
     meter.wait(1, lambda: None)
     paid.clear()
     assert meter.owes and meter.open
@@ -93,7 +93,7 @@ def test_a_bucket_that_was_emptied_is_not_full_for_its_forgetting():
 
 def test_a_pace_runs_into_debt_and_says_for_how_long():
     pace = Pace(10, 100.0)
-    assert pace.room(100.0) == 5 and pace.take(15, 100.0) == 1.0
+    assert pace.room(100.0) == 5 and pace.spend(15, 100.0) == 1.0
     assert pace.room(101.05) == 0 and pace.room(101.25) == 2
 
 
@@ -101,7 +101,7 @@ def test_a_rate_of_nothing_asks_for_nobody_and_keeps_no_bucket():
     """It asked each tenth of a second for ever, also for those who had gone, and hindered the forgetting of others."""
     leases = Leases(0)
     meter = Meter(leases, "in:ada", 0)
-    meter.take(0)
+    meter.spend(0)
     leases.tick(0)
     assert leases.due == []
     meter.wait(1, lambda: None)

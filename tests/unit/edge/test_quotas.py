@@ -87,13 +87,13 @@ def test_the_most_specific_entry_counts_alone():
     )
     ada, bob = own.usage("ada", "", "::1"), own.usage("bob", "", "::1")
     assert ada is not None and bob is not None
-    ada.take(Resource.CONNECTIONS, 2)
-    bob.take(Resource.CONNECTIONS)
+    ada.charge(Resource.CONNECTIONS, 2)
+    bob.charge(Resource.CONNECTIONS)
     with pytest.raises(RefusedError, match="host:/ has 3 connections"):
-        ada.take(Resource.CONNECTIONS)
-    ada.take(Resource.TRANSACTIONS, 2)
+        ada.charge(Resource.CONNECTIONS)
+    ada.charge(Resource.TRANSACTIONS, 2)
     with pytest.raises(RefusedError, match="user:ada has 2 transactions"):
-        ada.take(Resource.TRANSACTIONS)
+        ada.charge(Resource.TRANSACTIONS)
     assert own.usage("eve", "shop", "10.0.0.1") is not None
     assert own.accounts["host:/"].used[Resource.CONNECTIONS] == 3
 
@@ -170,9 +170,9 @@ def test_without_word_of_other_edges_each_has_its_part():
     assert own.part(7, 0) == 1 and own.part(0, 0) == 0
     usage = own.usage("ada", "", "")
     assert usage is not None
-    usage.take(Resource.CONNECTIONS)
+    usage.charge(Resource.CONNECTIONS)
     with pytest.raises(RefusedError, match="1 of them at this one of 20 edges"):
-        usage.take(Resource.CONNECTIONS)
+        usage.charge(Resource.CONNECTIONS)
 
 
 def test_what_other_edges_say_counts_here():
@@ -181,21 +181,21 @@ def test_what_other_edges_say_counts_here():
     own.heard({"user:ada": [6, 0, 0, 0, 0]})
     ada, bob = own.usage("ada", "", ""), own.usage("bob", "", "")
     assert ada is not None and bob is not None
-    ada.take(Resource.CONNECTIONS)
-    bob.take(Resource.CONNECTIONS, 7)
+    ada.charge(Resource.CONNECTIONS)
+    bob.charge(Resource.CONNECTIONS, 7)
     with pytest.raises(RefusedError, match="user:ada has 7 connections at most \\(edge"):
-        ada.take(Resource.CONNECTIONS)
+        ada.charge(Resource.CONNECTIONS)
     own.heard(None)
-    ada.take(Resource.CONNECTIONS)
+    ada.charge(Resource.CONNECTIONS)
 
 
 def test_metrics_tell_what_is_used_and_refused():
     own = quotas({"user:*": {"max_connections": 1}})
     usage = own.usage("ada", "", "")
     assert usage is not None
-    usage.take(Resource.CONNECTIONS)
+    usage.charge(Resource.CONNECTIONS)
     with pytest.raises(RefusedError):
-        usage.take(Resource.CONNECTIONS)
+        usage.charge(Resource.CONNECTIONS)
     own.replace({"user:*": {"max_connections": 1}, "user:bob": {"max_transactions": 4}})
     shown = {
         (family.name, labels["quota"], labels["limit"]): value

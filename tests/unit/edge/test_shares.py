@@ -11,10 +11,10 @@ from broker.edge.transport.shares import Places, network
 
 def test_who_holds_the_most_gives_way_first_and_its_longest_waiting_first():
     places: Places[str] = Places(3)
-    assert [places.take("a", "a1"), places.take("a", "a2"), places.take("b", "b1")] == [None] * 3
-    assert places.take("c", "c1") == "a1"
-    assert places.take("d", "d1") == "b1", "each holds one, and this one for longest"
-    assert places.take("d", "d2") == "a2" and places.take("d", "d3") == "d1" and places.held("d") == 2
+    assert [places.admit("a", "a1"), places.admit("a", "a2"), places.admit("b", "b1")] == [None] * 3
+    assert places.admit("c", "c1") == "a1"
+    assert places.admit("d", "d1") == "b1", "each holds one, and this one for longest"
+    assert places.admit("d", "d2") == "a2" and places.admit("d", "d3") == "d1" and places.held("d") == 2
     places.leave("gone")
     assert len(places) == 3
 
@@ -23,8 +23,8 @@ def test_a_thousand_of_one_address_take_nothing_from_others():
     places: Places[tuple[str, int]] = Places(1000)
     others = [(f"10.0.0.{n}", n) for n in range(200)]
     for who, n in others:
-        assert places.take(who, (who, n)) is None
-    lost = [places.take("attacker", ("attacker", n)) for n in range(5000)]
+        assert places.admit(who, (who, n)) is None
+    lost = [places.admit("attacker", ("attacker", n)) for n in range(5000)]
     assert {ticket[0] for ticket in lost if ticket is not None} == {"attacker"} and places.held("attacker") == 800
     assert all(places.held(who) == 1 for who, _ in others)
 
@@ -43,7 +43,7 @@ def test_against_a_model(seed):
             continue
         who = draw.choice("aaaabbcd")
         counts = {name: list(model.values()).count(name) for name in set(model.values())}
-        victim = places.take(who, ticket)
+        victim = places.admit(who, ticket)
         assert (victim is not None) == (len(model) == most)
         if victim is not None:
             holder = model[victim]

@@ -17,7 +17,7 @@ from broker.core.records import RunRecord
 from broker.journal.bodies.bodies import PIECE
 from broker.journal.journal import Journal
 from broker.journal.tools import backup as subject
-from broker.journal.tools.backup import STATEMENT, Statement, take
+from broker.journal.tools.backup import STATEMENT, Statement, take_backup
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import FOLDER, meta, sent, settings, settled
 
@@ -205,7 +205,7 @@ def history(seed: int, steps: int = 150) -> tuple[Broker, Target, Statement]:
 
     thread = turns.begin(work)
     try:
-        statement = take(disk, FOLDER, target, lambda nbytes: turns.point(), now_ms, 0)
+        statement = take_backup(disk, FOLDER, target, lambda nbytes: turns.point(), now_ms, 0)
     finally:
         turns.end()
         thread.join()
@@ -285,7 +285,7 @@ def broker():
 
 def taken(broker, target=None, pace=lambda nbytes: None, spare=0):
     target = target or Target()
-    return target, take(broker.disk, FOLDER, target, pace, lambda: 1000, spare)
+    return target, take_backup(broker.disk, FOLDER, target, pace, lambda: 1000, spare)
 
 
 def busy_after_the_listing(broker):
@@ -351,13 +351,13 @@ def test_an_empty_journal_is_backed_up_as_well():
     disk = Disk(0)
     Journal.open(disk, FOLDER, settings()).close(clean=True)
     target = Target()
-    assert take(disk, FOLDER, target, lambda nbytes: None, lambda: 1, 0).messages == 0
+    assert take_backup(disk, FOLDER, target, lambda nbytes: None, lambda: 1, 0).messages == 0
     assert Journal.open(target.disk, COPY, settings()).last(1) == (0, 0)
 
 
 def test_a_folder_without_a_journal_is_refused():
     with pytest.raises(JournalError, match="no journal here"):
-        take(Disk(0), FOLDER, Target(), lambda nbytes: None, lambda: 1, 0)
+        take_backup(Disk(0), FOLDER, Target(), lambda nbytes: None, lambda: 1, 0)
 
 
 def test_one_backup_at_a_time(broker):

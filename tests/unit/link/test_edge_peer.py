@@ -86,7 +86,7 @@ class Bench:
             put_command(command, up)
         if commands and not up.batch:
             up.batch = self.batch = self.batch + 1
-        return self.peer.take(up)
+        return self.peer.receive(up)
 
     def opens(self) -> None:
         self.says(Open(SLOT, EPOCH))

@@ -25,7 +25,7 @@ class Owner:
 
     def ask(self, *edges: str, id: int = 7, only: str = "") -> None:
         others = {edge: self.asked.setdefault(edge, []).append for edge in edges}
-        self.relay.take([pb.Ask(id=id, question=b"{}", edges=True, edge=only)], others, self.told.append)
+        self.relay.forward([pb.Ask(id=id, question=b"{}", edges=True, edge=only)], others, self.told.append)
 
     def answers(self, edge: str, answer: bytes = b'{"of":1}', failed: str = "") -> None:
         ask = self.asked[edge].pop()

@@ -24,7 +24,7 @@ class Pair:
         up = pb.Up.FromString(
             self.asked.ask(question, lambda answer, why: self.got.append((answer, why))).SerializeToString()
         )
-        self.answers.take(edge, up.asks, lambda told: self.asked.told([told]))
+        self.answers.answer(edge, up.asks, lambda told: self.asked.told([told]))
 
     def run(self) -> None:
         while self.steps:

@@ -213,9 +213,9 @@ def test_a_prepare_waits_again_where_a_hand_over_was_taken_back(two):
     two.a.server.unserve(SLOT)
     two.a.server.serve(SLOT, 1)
     peer = two.a.server._peers[TOKEN]
-    peer.take(saying(Open(SLOT, 1)))
+    peer.receive(saying(Open(SLOT, 1)))
     assert peer.leads(SLOT) and not two.a.server.told(TOKEN, SLOT)
-    peer.take(saying(Open(SLOT, 1, told=True)))
+    peer.receive(saying(Open(SLOT, 1, told=True)))
     assert two.a.server.told(TOKEN, SLOT)
 
 

@@ -176,14 +176,14 @@ def test_who_is_proposed_is_needed_from_then_on_until_a_newer_record_is_read():
     lead.sealed(2, 11, 1)
     has(lead, IN, 11)
     assert lead.advance() == -1
-    lead.take(SlotRecord(7, 1, ME, (ME, IN, OUT), (ME, IN)))
+    lead.adopt(SlotRecord(7, 1, ME, (ME, IN, OUT), (ME, IN)))
     assert lead.advance() == 1
 
 
 def test_a_newer_record_keeps_what_is_known_of_those_who_stay():
     lead = led()
     stays = lead.tracks[IN]
-    lead.take(SlotRecord(7, 1, ME, (ME, IN, "o9"), (ME, IN)))
+    lead.adopt(SlotRecord(7, 1, ME, (ME, IN, "o9"), (ME, IN)))
     assert lead.tracks[IN] is stays and lead.live == [stays] and set(lead.tracks) == {IN, "o9"}
     assert lead.tracks["o9"].state is Progress.ASKED
 
@@ -199,9 +199,9 @@ def test_all_is_at_rest_when_everybody_is_live_and_in_sync_and_nothing_is_propos
     assert lead.at_rest()
     lead.propose((ME, IN, OUT))
     assert not lead.at_rest()
-    lead.take(one_out)
+    lead.adopt(one_out)
     assert not lead.at_rest()
-    lead.take(all_in)
+    lead.adopt(all_in)
     has(lead, OUT, 10, Progress.TAIL)
     lead.renew_live()
     assert not lead.at_rest()

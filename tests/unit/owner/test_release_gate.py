@@ -63,14 +63,14 @@ def release(gates: ReleaseGate, committed: int) -> list[Any]:
 def test_an_engine_waits_for_the_commit_of_its_own_turn() -> None:
     gates, _ = world()
     mine, earlier, none = Engine(1, [Held(7)]), Engine(2, [Held(6)]), Engine(3)
-    assert gates.hold(touched(mine, earlier, none), 7) and gates.busy and gates.shut
-    assert not gates.hold(touched(earlier, none), 8), "what it held before waits under its own number"
+    assert gates.await_commit(touched(mine, earlier, none), 7) and gates.busy and gates.shut
+    assert not gates.await_commit(touched(earlier, none), 8), "what it held before waits under its own number"
 
 
 def test_what_is_on_our_disk_only_is_told_to_nobody() -> None:
     gates, replicas = world()
     engine = Engine(1, [Held(5)])
-    gates.hold(touched(engine), 5)
+    gates.await_commit(touched(engine), 5)
     assert release(gates, 4) == [] and engine.released == []
     replicas.have[1] = 4
     assert release(gates, 5) == [] and engine.released == [] and gates.busy
@@ -82,7 +82,7 @@ def test_what_is_on_our_disk_only_is_told_to_nobody() -> None:
 def test_of_one_commit_each_slot_waits_for_its_own_followers() -> None:
     gates, replicas = world()
     one, two = Engine(1, [Held(5)]), Engine(2, [Held(5)])
-    gates.hold(touched(one, two), 5)
+    gates.await_commit(touched(one, two), 5)
     replicas.have = {1: 9, 2: 4}
     assert release(gates, 6) == [one] and one.released == [9]
     replicas.have[2] = 5
@@ -152,7 +152,7 @@ def test_a_slot_that_is_dropped_is_nowhere_any_more() -> None:
     gates, replicas = world()
     engine, other = Engine(1, [Held(5)], more=True), Engine(2, [Held(5)])
     called: list[str] = []
-    gates.hold(touched(engine, other), 5)
+    gates.await_commit(touched(engine, other), 5)
     gates.flush(engine, Turn(0, 5))  # type: ignore[arg-type]
     replicas.silent.add(1)
     gates.flush(engine, Turn(0, 5))  # type: ignore[arg-type]
