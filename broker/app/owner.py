@@ -260,13 +260,12 @@ class OwnerProcess(ClusterProcess):
             self.port.write_body,
         )  # fmt: skip
         self.port.attach(self.coordinator)
-        self.shard.crossing = self.coordinator
         self.lifecycle = SlotLifecycle(
             self.id, self.shard, self.journal, self.leaders, self.followers, self.server, self.table, self.coordinator,
             self.clock, seeds, self._later, settings.cluster.min_in_sync, lambda: self._edges,
         )  # fmt: skip
         self.slot_status = SlotStatus(self.lifecycle, self.leaders, self.clock)
-        self.shard.others = self._keeper
+        self.shard.is_one_of_several(self.coordinator, self._keeper)
         inspector = Inspector(self.journal, seeds, self._later, self.shard.durable)
         self.leaders.start(
             LeaderHome(

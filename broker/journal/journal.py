@@ -235,7 +235,7 @@ class Journal:
     def refuses_below(self) -> int:
         """With less than that free, SENDs are refused, or soon will be: the reserve, and segments still to be made."""
         settings = self._store.settings
-        return settings.min_free_bytes + max(self._store.missing, 0) * settings.segment_bytes
+        return settings.min_free_bytes + self._store.missing * settings.segment_bytes
 
     @property
     def space(self) -> Space:

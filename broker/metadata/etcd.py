@@ -19,7 +19,7 @@ from broker.config.settings import EtcdSettings
 from broker.seams.clock import Clock, SystemClock
 from broker.seams.steps import StepKindStats
 
-from .etcd_calls import EtcdCalls, EtcdConnection, Lost, judged
+from .etcd_calls import EtcdCalls, EtcdConnection, Lost, judged, prefix_end
 from .etcdpb import kv_pb2, rpc_pb2
 from .lease import KeptLease
 from .port import Change, Compacted, Delete, KeyValue, MetadataRefused, Put
@@ -195,7 +195,7 @@ def _cancelled(answer: Any) -> Exception:
 def _bounds(prefix: str) -> tuple[bytes, bytes]:
     """The first key under a prefix, and the first one behind it."""
     key = prefix.encode()
-    return (key, key[:-1] + bytes([key[-1] + 1])) if key else (b"\0", b"\0")  # no byte of UTF-8 is 255
+    return key or b"\0", prefix_end(key)
 
 
 def _key_value(kv: kv_pb2.KeyValue) -> KeyValue:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from broker.config.settings import EtcdSettings
 
-from .etcd_calls import EtcdCalls
+from .etcd_calls import EtcdCalls, prefix_end
 from .etcdpb import auth_pb2, rpc_pb2
 from .port import MetadataRefused
 
@@ -101,9 +101,3 @@ class EtcdAuth:
 
     async def _ask(self, call: str, request: Any, answer: Any) -> Any:
         return await self._calls.ask(f"/etcdserverpb.Auth/{call}", request, answer, repeat=True)
-
-
-def prefix_end(prefix: bytes) -> bytes:
-    """The end of the range of all keys that begin so."""
-    kept = prefix.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else b"\0"

@@ -109,6 +109,12 @@ def judged(error: BaseException) -> BaseException:
     return MetadataRefused(f"etcd refused: {details}{hint}")
 
 
+def prefix_end(prefix: bytes) -> bytes:
+    """The end of the range of all keys that begin so."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else b"\0"
+
+
 class EtcdCalls:
     """Everything that etcd is asked goes through here."""
 

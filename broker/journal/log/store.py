@@ -373,7 +373,7 @@ class Store:
             self.full = self.no_space or self.low_space
 
     def _count_spares(self) -> None:
-        self.missing = SPARES - sum([size == self.settings.segment_bytes for _, size in self._spares])
+        self.missing = max(SPARES - sum([size == self.settings.segment_bytes for _, size in self._spares]), 0)
 
     def takes(self, nbytes: int) -> None:
         """So much was written beside the log: the next commit looks at what is left, if it is much."""

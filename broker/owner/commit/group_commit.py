@@ -26,7 +26,7 @@ from broker.core.records import LogRecord, MetaRecord
 from broker.journal.journal import Batch, Journal
 
 from .io_thread import Io
-from .replication_port import Alone, Replicas
+from .replication_port import Replicas
 from .stats import ShardStats
 
 log = logging.getLogger("stampede.owner")
@@ -93,7 +93,7 @@ class GroupCommit:
         self._max_inflight = settings.journal.max_inflight_bytes
         self._journal = journal
         self._replicas = replicas
-        self._alone = isinstance(replicas, Alone)
+        self._alone = replicas.alone
         self._stats = stats
         self._io = commit_io
         self._prepare_io = prepare_io

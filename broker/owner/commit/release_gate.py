@@ -24,7 +24,7 @@ from collections.abc import Callable
 from broker.core.effects import Turn
 from broker.engine.engine import Engine
 
-from .replication_port import Alone, Replicas
+from .replication_port import Replicas
 
 Touched = dict[Engine, None]
 """Engines in the order they were touched: a set would follow memory addresses, and no history would repeat."""
@@ -37,7 +37,7 @@ class ReleaseGate:
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._alone = isinstance(replicas, Alone)
+        self._alone = replicas.alone
         self._waiting: dict[int, Touched] = {}
         """Commit number → engines that may have something to release."""
         self._stalled: Touched = {}

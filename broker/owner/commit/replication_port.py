@@ -6,7 +6,7 @@ Must not know streams, epochs or followers: see leader.py.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from broker.core.records import Item
 
@@ -14,8 +14,10 @@ from broker.core.records import Item
 class Replicas(Protocol):
     """See docs/adr/0004. All calls in the loop's thread.
 
-    backlog   bytes sealed that some in-sync follower does not have yet: producers are paused above a bound."""
+    backlog   bytes sealed that some in-sync follower does not have yet: producers are paused above a bound.
+    alone     there are no followers and never will be: the local disk is all that counts."""
 
+    alone: ClassVar[bool]
     backlog: int
 
     def sealed(self, number: int, items: list[Item]) -> None:
@@ -39,6 +41,7 @@ class Replicas(Protocol):
 class Alone:
     """One copy: what is on the local disk counts."""
 
+    alone: ClassVar[bool] = True
     __slots__ = ("_committed", "backlog")
 
     def __init__(self) -> None:

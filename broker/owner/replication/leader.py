@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from broker.config.settings import ClusterSettings
 from broker.core.errors import Code
@@ -91,6 +91,8 @@ class Leaders:
 
     backlog   bytes sealed that do not count yet.
     shrinks, grows   changes of an isr that were made."""
+
+    alone: ClassVar[bool] = False
 
     def __init__(
         self,

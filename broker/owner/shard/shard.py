@@ -165,6 +165,11 @@ class Shard:
         waits = busy or self._deferred.waiting or self._inbox.crowded or self._commits.congested or self.pressure.on
         return not (waits or memory.queues + memory.sessions > memory.near or self.journal.full)
 
+    def is_one_of_several(self, crossing: Crossing, others: Callable[[int], Keeper | None]) -> None:
+        """In a cluster, before the first submit. others: who keeps a slot that is not led here."""
+        self.crossing = crossing
+        self.others = others
+
     def waiting(self, after: int = 0) -> Iterator[Command]:
         """What has been submitted and not been carried out, in its order, behind so many."""
         return self._inbox.waiting(after)

@@ -9,7 +9,8 @@ import pytest
 
 from broker.config.settings import EtcdSettings
 from broker.metadata.etcd import EtcdMetadata
-from broker.metadata.etcd_auth import EtcdAuth, KeyRight, Right, prefix_end
+from broker.metadata.etcd_auth import EtcdAuth, KeyRight, Right
+from broker.metadata.etcd_calls import prefix_end
 from broker.metadata.port import MetadataRefused
 from tests.harness.servers import LocalServer, local_etcd
 

@@ -52,6 +52,8 @@ class Jobs(Io):
 class World:
     """One owner: its life cycle, shard and journal are real; replication, edges and the table are played."""
 
+    alone = False
+
     def __init__(self, disk=None, **address):
         self.now = 1000.0
         self.soon, self.timers, self.effects = [], [], []
@@ -77,7 +79,7 @@ class World:
             ME, self.shard, self.journal, self, self, self, self, self, self, self.surveys, self.later, 2,
             lambda: self.live_edges,
         )  # fmt: skip
-        self.shard.others = self.keeper
+        self.shard.is_one_of_several(self, self.keeper)
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 

@@ -19,6 +19,8 @@ from .hand_io import HandIo
 class Disk:
     """A journal that gathers records, a shard that is told, and followers that hear of it: all in one `log`."""
 
+    alone = False
+
     def __init__(self) -> None:
         self.log: list[object] = []
         self.gathered: list[object] = []

@@ -33,6 +33,8 @@ class Engine:
 class Replicas:
     """What everybody who must have it has, by slot; and whether they promise not to lead."""
 
+    alone = False
+
     def __init__(self) -> None:
         self.have: dict[int, int] = {}
         self.silent: set[int] = set()
