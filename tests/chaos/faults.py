@@ -284,8 +284,8 @@ def full_disk(scene: Scene) -> tuple[str, Undo]:
 
 
 def _fill(filler: Path, leave: int) -> None:
-    """Makes it so large that only so many bytes are free."""
-    with suppress(OSError), filler.open("wb", buffering=0) as out:
+    """Makes it so large, or larger than it is, that only so many bytes are free."""
+    with suppress(OSError), filler.open("ab", buffering=0) as out:
         while (left := shutil.disk_usage(filler.parent).free - leave) > 0 or not leave:
             out.write(bytes(min(left, 1 << 20) if leave else 1 << 20))
 
@@ -300,6 +300,7 @@ def low_disk(scene: Scene) -> tuple[str, Undo]:
 
     def undo() -> None:
         while (unsaid := _unsaid(owner, mark)) and time.monotonic() - begun < LOW_S:
+            _fill(filler, MIN_FREE_BYTES + NEAR_BYTES)  # compaction may have made room meanwhile
             time.sleep(0.5)
         if unsaid and scene.names == ("low-disk",):
             scene.findings.append(f"low disk: {owner.id} says nothing of it in {unsaid}, after {LOW_S:.0f} s")

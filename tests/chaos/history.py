@@ -61,6 +61,8 @@ class Event:
     due: float = 0.0
     expires: float = 0.0
     why: str = ""
+    came: float = 0.0
+    """Of a delivery: when the socket brought it, if its client took it later; 0: then."""
 
 
 @dataclass(frozen=True, slots=True)

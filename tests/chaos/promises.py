@@ -155,15 +155,17 @@ def _full(history: History) -> list[str]:
 
 
 def _stale(history: History) -> list[str]:
-    """An edge that was given up hands on for two seconds at most what it was sent before."""
+    """An edge that was given up hands on for two seconds at most what it was sent before. What waits in a client that
+    is not done with what came before is on nobody's way."""
     marked: dict[str, float] = {}
     found = []
     for event in history.events:
         if event.kind is not Kind.DELIVERED:
             continue
+        at = event.came or event.at
         if event.redelivered:
-            marked.setdefault(event.key, event.at)
-        elif (late := event.at - marked.get(event.key, event.at)) > STALE_S:
+            marked.setdefault(event.key, at)
+        elif (late := at - marked.get(event.key, at)) > STALE_S:
             found.append(
                 f"stale: {event.key} came to {event.who} without a mark {late:.1f} s after it had come with one"
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from .history import Event, History, Kind, Span, load
@@ -124,3 +126,10 @@ def test_a_history_is_read_again(tmp_path):
     history.save(tmp_path / "history.jsonl")
     again = load(tmp_path / "history.jsonl")
     assert again.events == history.events and again.faults == history.faults
+
+
+def test_what_waits_in_a_client_is_not_stale() -> None:
+    """Seed 20261133: a consumer of ten took the second one when the first one's COMMIT was answered, 22 s later."""
+    waited = [STALE[0], replace(STALE[1], came=9)]
+    assert check(History(waited)) == []
+    assert check(History([STALE[0], replace(STALE[1], came=15.5)])) != []

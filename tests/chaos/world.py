@@ -12,8 +12,10 @@ import itertools
 import random
 import time
 import zlib
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import broker.client
 from broker.client import Client, ClientError, ConnectionLost, Message, Subscription
@@ -45,6 +47,23 @@ def body_of(key: str) -> bytes:
         size = seed % 300
     start = f"{key} {seed:08x} ".encode()
     return (start * (size // len(start) + 1))[: max(size, len(start))]
+
+
+class Arrivals(deque[Message]):
+    """What waits in a client. A consumer takes it when it is done with what came before, perhaps long after."""
+
+    at: ClassVar[dict[int, tuple[str, float]]] = {}
+    """id() of a message → message-id, when it came."""
+
+    def append(self, message: Message) -> None:
+        self.at[id(message)] = (message.id, time.time())
+        super().append(message)
+
+    @classmethod
+    def of(cls, message: Message) -> float:
+        """When it came; 0: nobody has seen that."""
+        known, at = cls.at.pop(id(message), ("", 0.0))
+        return at if known == message.id else 0.0
 
 
 @dataclass
@@ -98,7 +117,7 @@ class World:
         reason = message.headers.get("dead-letter-reason", "")
         marked = message.headers.get("redelivered") == "true" or reason not in ("", "expired")
         full = f"{subscriber}:{key}" if subscriber else f"expired:{key}" if reason == "expired" else key
-        self.history.add(Kind.DELIVERED, full, who=who, redelivered=marked)
+        self.history.add(Kind.DELIVERED, full, who=who, redelivered=marked, came=Arrivals.of(message))
         if body != body_of(key):
             self.history.add(Kind.CORRUPT, full)
         return full
@@ -125,6 +144,7 @@ async def forever(world: World, session: Callable[[], Awaitable[None]], sends: b
 @contextlib.asynccontextmanager
 async def subscribed(sub: Subscription) -> AsyncIterator[None]:
     """SUBSCRIBE with its receipt; no UNSUBSCRIBE at the end: whoever goes here goes without a word."""
+    sub._buffer = Arrivals(sub._buffer)
     await sub.__aenter__()
     try:
         yield
