@@ -290,6 +290,22 @@ def test_metrics_are_for_scrapers_by_label(render, name):
         }]  # fmt: skip
 
 
+def test_whoever_reads_metrics_in_production_shows_a_token_that_the_monitors_show(render):
+    production = HERE.parents[1] / "deploy" / "values-production.yaml"
+    text = render(production, True, *NO_CRDS).text
+    assert resources(text)["broker.yaml"]["spec"]["scrapers"]["tokenSecretName"] == "shop-metrics"
+    found = {(each["kind"], each["metadata"]["name"]): each for each in documents(text)}
+    assert "password" in found["Secret", "shop-metrics"]["data"]
+    for name in ("shop-stampede-owner", "shop-stampede-edge", "shop-owner", "shop-edge"):
+        for endpoint in found.get(("ServiceMonitor", name), {}).get("spec", {}).get("endpoints", []):
+            assert endpoint["authorization"] == {
+                "type": "Bearer", "credentials": {"name": "shop-metrics", "key": "password"}
+            }  # fmt: skip
+    assert len([kind for kind, _ in found if kind == "ServiceMonitor"]) == 2
+    both = render(production, True, *NO_CRDS, "--set", "metrics.token.secretName=other")
+    assert "leave metrics.token.secretName empty" in both.error
+
+
 def test_in_production_etcd_lets_nobody_in_without_a_user_and_each_role_has_its_own(render):
     production = HERE.parents[1] / "deploy" / "values-production.yaml"
     etcd = resources(render(production, True, *NO_CRDS).text)["broker.yaml"]["spec"]["etcd"]

@@ -21,8 +21,8 @@ FULL = b'{"address": "q", "waiting": 5, "came": 6, "blocked": true}\n{"address":
 
 
 @asynccontextmanager
-async def owners(*texts: bytes | int) -> AsyncIterator[Any]:
-    """A cluster whose owners answer so (or with this status)."""
+async def owners(*texts: Any) -> AsyncIterator[Any]:
+    """A cluster whose owners answer so (or with this status, or by this handler)."""
     members: dict[str, Member] = {}
     runners: list[web.AppRunner] = []
     for number, text in enumerate(texts):
@@ -31,7 +31,7 @@ async def owners(*texts: bytes | int) -> AsyncIterator[Any]:
             return web.Response(body=text) if isinstance(text, bytes) else web.Response(status=text)
 
         app = web.Application()
-        app.router.add_get("/api/busy", answer)
+        app.router.add_get("/api/busy", text if callable(text) else answer)
         runner = web.AppRunner(app)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -44,10 +44,10 @@ async def owners(*texts: bytes | int) -> AsyncIterator[Any]:
         await runner.cleanup()
 
 
-async def ask(cluster: Any) -> dict[str, Busy]:
+async def ask(cluster: Any, token: str = "") -> dict[str, Busy]:
     asker = Owners()
     try:
-        return await asker.ask(cluster, {"q", "idle"})
+        return await asker.ask(cluster, {"q", "idle"}, token)
     finally:
         await asker.close()
 
@@ -62,6 +62,21 @@ async def test_an_answer_that_is_cut_short_or_makes_no_sense_is_none(other: byte
     async with owners(ONE + END, other) as cluster:
         with pytest.raises(NoAnswer, match="o-1"):
             await ask(cluster)
+
+
+async def test_owners_are_shown_the_token_of_the_broker_and_another_one_is_named():
+    shown: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        shown.append(request.headers.get("Authorization", ""))
+        return web.Response(body=ONE + END) if shown[-1] == "Bearer right" else web.Response(status=401)
+
+    async with owners(answer) as cluster:
+        assert await ask(cluster, "right") == {"q": Busy(6, 4, 9, 1)}
+        for token in ("", "wrong"):
+            with pytest.raises(NoAnswer, match="o-0 wants another token than that of spec"):
+                await ask(cluster, token)
+    assert shown == ["Bearer right", "", "Bearer wrong"]
 
 
 async def test_without_a_leader_of_each_slot_nobody_is_asked(monkeypatch):

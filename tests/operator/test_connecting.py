@@ -54,6 +54,22 @@ async def test_an_etcd_that_cannot_be_asked_says_why(bench):
     assert bench.world.unusable == {}
 
 
+async def test_the_token_that_owners_are_shown_is_read_again_without_connecting_anew(bench):
+    connections = Connections(bench.world, bench.server, lambda *_: None)
+    scrapers = {"tokenSecretName": "metrics"}
+    broker = bench.put(BROKER, etcd={"endpoints": ["127.0.0.1:1"]}, scrapers=scrapers)
+    await connections.ensure(broker, broker.spec(BrokerSpec))
+    assert bench.world.metrics_tokens == {}
+    cluster = bench.world.clusters[broker.id]
+    for token in ("a token of some length", "another one of that length"):
+        bench.server.secrets["metrics"] = {"data": {"password": b64encode(f"{token}\n".encode()).decode()}}
+        await connections.ensure(broker, broker.spec(BrokerSpec))
+        assert bench.world.metrics_tokens == {broker.id: token}
+    assert bench.world.clusters[broker.id] is cluster
+    await connections.close()
+    assert bench.world.metrics_tokens == {}
+
+
 async def test_a_connection_that_could_not_be_made_is_tried_again(bench, monkeypatch):
     connections = Connections(bench.world, bench.server, lambda *_: None)
     etcd = {"endpoints": ["127.0.0.1:1"], "userSecretName": "root"}

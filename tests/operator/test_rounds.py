@@ -29,7 +29,7 @@ class Asked:
         self.busy: dict[str, Busy] | None = {"q": Busy(depth=7)}
         self.names: set[str] = set()
 
-    async def ask(self, cluster: Any, names: Any) -> dict[str, Busy]:
+    async def ask(self, cluster: Any, names: Any, token: str = "") -> dict[str, Busy]:
         self.names = set(names)
         if self.busy is None:
             raise NoAnswer("o-1")
@@ -77,9 +77,9 @@ async def test_an_owner_that_says_nothing_holds_up_no_status_of_others(site):
     found, asked, looked, _ = site
     ask = asked.ask
 
-    async def slowly(cluster: Any, names: Any) -> dict[str, Busy]:
+    async def slowly(cluster: Any, names: Any, token: str = "") -> dict[str, Busy]:
         await asyncio.sleep(2 * rounds.ROUND_S)
-        return await ask(cluster, names)
+        return await ask(cluster, names, token)
 
     asked.ask = slowly
     task = asyncio.create_task(found.follow())

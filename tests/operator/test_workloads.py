@@ -71,6 +71,18 @@ def test_admin_ports_are_for_scrapers_by_label_and_for_our_own_pods(objects):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("objects", [broker_objects, edge_objects], ids=["owners", "edges"])
+def test_numbers_are_for_who_shows_the_token_of_a_secret(objects, tmp_path):
+    shared = {"scrapers": {"tokenSecretName": "metrics"}}
+    found = objects(**shared) if objects is broker_objects else objects(shared)
+    file = settings_of(found, tmp_path).admin.token_file
+    (pods,) = [one["spec"]["template"]["spec"] for one in found if one["kind"] in ("StatefulSet", "Deployment")]
+    (mount,) = [one for one in pods["containers"][0]["volumeMounts"] if file.startswith(one["mountPath"] + "/")]
+    (volume,) = [one for one in pods["volumes"] if one["name"] == mount["name"]]
+    assert volume["secret"]["secretName"] == "metrics" and file.endswith("/password")
+    assert not settings_of(objects(), tmp_path).admin.token_file
+
+
 def test_readers_of_the_log_get_a_port_with_a_certificate_for_pods_of_the_broker_only(tmp_path):
     assert settings_of(broker_objects(), tmp_path).log_reads.port == -1
     objects = broker_objects(settings={"logReads": {"port": 61690, "maxStreams": 3}})

@@ -192,7 +192,9 @@ imagePullSecrets:
 {{- /* With fewer than three owners there cannot be three copies. */ -}}
 {{- $owners := default 3 (default dict .Values.broker.spec.owners).replicas | int -}}
 {{- if lt $owners 3 }}{{ $_ := set $spec "replication" (dict "factor" $owners "minInSync" $owners) }}{{ end -}}
-{{- $_ := set $spec "scrapers" .Values.networkPolicy.scrapers -}}
+{{- $scrapers := deepCopy .Values.networkPolicy.scrapers -}}
+{{- with include "stampede.metricsSecret" . }}{{ $_ := set $scrapers "tokenSecretName" . }}{{ end -}}
+{{- $_ := set $spec "scrapers" $scrapers -}}
 {{- if .Values.operator.readNodes }}{{ $_ := set $spec "zonesFromNodes" true }}{{ end -}}
 {{- mergeOverwrite $spec (deepCopy .Values.broker.spec) | toYaml -}}
 {{- end -}}
@@ -230,6 +232,23 @@ brought by this release is left alone. */}}
 {{- define "stampede.scrapers" -}}
 - namespaceSelector: {{ with .Values.networkPolicy.scrapers.namespaceLabels }}{{ dict "matchLabels" . | toJson }}{{ else }}{}{{ end }}
   podSelector: {{ dict "matchLabels" .Values.networkPolicy.scrapers.podLabels | toJson }}
+{{- end -}}
+
+{{/* The Secret whose `password` whoever reads metrics shows; "": none. */}}
+{{- define "stampede.metricsSecret" -}}
+{{- if .Values.metrics.token.create -}}
+{{- if .Values.metrics.token.secretName }}{{ fail "metrics.token.create makes a Secret of its own; leave metrics.token.secretName empty, or create off" }}{{ end -}}
+{{- printf "%s-metrics" (include "stampede.name" .) -}}
+{{- else -}}
+{{- .Values.metrics.token.secretName -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The same in an endpoint of a ServiceMonitor. */}}
+{{- define "stampede.metricsAuthorization" -}}
+{{- with include "stampede.metricsSecret" . -}}
+authorization: {type: Bearer, credentials: {name: {{ . }}, key: password}}
+{{- end -}}
 {{- end -}}
 
 {{/* Where the page of an alert is: below metrics.rules.runbooks, or in the sources. */}}
@@ -270,6 +289,7 @@ runbook: docs/runbooks/{{ .alert }}.md
 {{- end -}}
 {{- end -}}
 {{- if eq .Values.redis.mode "bundled" }}{{ $passwords = append $passwords (dict "secret" (printf "%s-redis" (include "stampede.name" .))) }}{{ end -}}
+{{- if .Values.metrics.token.create }}{{ $passwords = append $passwords (dict "secret" (include "stampede.metricsSecret" .)) }}{{ end -}}
 {{- $made := dict "release" (include "stampede.name" .) "passwords" $passwords "certificates" $certificates -}}
 {{- if $certificates -}}
 {{- $_ := set $made "authority" (printf "%s-ca" (include "stampede.name" .)) -}}

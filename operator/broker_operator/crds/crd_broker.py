@@ -278,6 +278,11 @@ def _scrapers() -> Schema:
         {
             "podLabels": labels("Of the pods. Default: app.kubernetes.io/name: prometheus."),
             "namespaceLabels": labels("Of their namespace. Default: any."),
+            "tokenSecretName": text(
+                "Secret with the key password, of 16 characters or more: whoever reads metrics shows it "
+                "(Authorization: Bearer). Naming one restarts owners and edges one by one; another one counts when "
+                "the kubelet has renewed the file. Default: labels are enough."
+            ),
         },
     )
 

@@ -202,8 +202,11 @@ class BrokerTls(_Spec, frozen=True):
 
 
 class Scrapers(_Spec, frozen=True):
+    """token_secret_name: the Secret whose key `password` is admin.token_file of owners and edges; "": there is none."""
+
     pod_labels: dict[str, str] = msgspec.field(default_factory=lambda: {"app.kubernetes.io/name": "prometheus"})
     namespace_labels: dict[str, str] = {}
+    token_secret_name: str = ""
 
 
 class AddressOwner(_Spec, frozen=True):

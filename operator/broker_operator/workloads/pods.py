@@ -117,6 +117,7 @@ def volumes(broker: str, spec: BrokerSpec, config: str, role: str) -> tuple[list
         ("etcd", login.tls_secret_name, names.ETCD_DIR),
         ("etcd-user", login.user_secret_name, names.ETCD_USER_DIR),
         ("redis", spec.redis.password_secret_name if spec.redis else "", names.REDIS_DIR),
+        ("metrics-token", spec.scrapers.token_secret_name, names.METRICS_TOKEN_DIR),
     ):
         if secret:
             found.append(secret_volume(name, secret))
@@ -157,6 +158,8 @@ def common_settings(namespace: str, broker: str, spec: BrokerSpec, role: str) ->
         "cluster": cluster,
         "log": {"format": "json", **group_settings("log", spec.settings.get("log", {}))},
     }
+    if spec.scrapers.token_secret_name:
+        tree["admin"]["token_file"] = f"{names.METRICS_TOKEN_DIR}/{names.METRICS_TOKEN}"
     if spec.redis:
         password = {"password_file": f"{names.REDIS_DIR}/password"} if spec.redis.password_secret_name else {}
         tree["redis"] = {"url": spec.redis.url, "prefix": f"stampede:{namespace}:{broker}:", **password}

@@ -313,6 +313,7 @@ class Workloads:
             "spec.etcd.owners.userSecretName": etcd.owners.user_secret_name,
             "spec.etcd.edges.tlsSecretName": etcd.edges.tls_secret_name,
             "spec.etcd.edges.userSecretName": etcd.edges.user_secret_name,
+            "spec.scrapers.tokenSecretName": spec.scrapers.token_secret_name,
             "spec.redis.passwordSecretName": spec.redis.password_secret_name if spec.redis else "",
         }
         for where, name in named.items():

@@ -1,7 +1,7 @@
 """What the owners of a broker say of its addresses: a line each, read as it comes.
 
 They are asked at their admin port (`/api/busy`), which only reads and says no more than `/metrics` beside it: so the
-operator needs no login, and has none.
+operator needs no login, and has none; where the broker's numbers are for whoever shows a token, it shows that one.
 
 Rule: all owners and all slots, or no answer: a sum without one of them would be wrong, and nobody would see that.
 """
@@ -53,8 +53,8 @@ class Owners:
     def __init__(self) -> None:
         self._http: aiohttp.ClientSession | None = None
 
-    async def ask(self, cluster: Cluster, names: Container[str]) -> dict[str, Busy]:
-        """Address → what goes on there. Raises NoAnswer."""
+    async def ask(self, cluster: Cluster, names: Container[str], token: str = "") -> dict[str, Busy]:
+        """Address → what goes on there. token: of spec.scrapers.tokenSecretName. Raises NoAnswer."""
         owners = {id: member for id, member in cluster.members.items() if member.kind == "owner"}
         leaders = {record.leader for record in cluster.records.values()}
         if not cluster.whole or not leaders <= owners.keys():
@@ -63,7 +63,8 @@ class Owners:
             self._http = aiohttp.ClientSession(timeout=TIMEOUT, read_bufsize=LINE)
         found: dict[str, Busy] = {}
         weights: dict[int, int] = {}
-        await asyncio.gather(*[self._one(id, owners[id].admin, names, found, weights) for id in sorted(leaders)])
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        await asyncio.gather(*[self._one(id, owners[id].admin, names, found, weights, shown) for id in sorted(leaders)])
         cluster.weights = weights
         return found
 
@@ -72,16 +73,24 @@ class Owners:
             await self._http.close()
 
     async def _one(
-        self, owner: str, admin: str, names: Container[str], found: dict[str, Busy], weights: dict[int, int]
+        self,
+        owner: str,
+        admin: str,
+        names: Container[str],
+        found: dict[str, Busy],
+        weights: dict[int, int],
+        shown: dict[str, str],
     ) -> None:
         assert self._http is not None
         if not admin:
             raise NoAnswer(f"{owner} has no admin port")
         line = _Line()
         try:
-            async with self._http.get(f"http://{admin}/api/busy") as answer:
+            async with self._http.get(f"http://{admin}/api/busy", headers=shown) as answer:
                 if answer.status == 404:
                     raise NoAnswer(f"{owner} is of a release that does not tell it")
+                if answer.status == 401:
+                    raise NoAnswer(f"{owner} wants another token than that of spec.scrapers.tokenSecretName")
                 answer.raise_for_status()
                 for _ in range(MOST):
                     line = _decode(await answer.content.readline())

@@ -20,7 +20,7 @@ from broker.core.errors import BrokerError, ConfigError
 
 from ..kube.kube import Kube, KubeError
 from ..spec.model import BrokerSpec, Resource, Table
-from ..spec.names import Id, etcd_prefix
+from ..spec.names import METRICS_TOKEN, Id, etcd_prefix
 from .cluster import Cluster
 from .etcd_users import EtcdUsers, Login
 from .possession import Holder
@@ -44,6 +44,7 @@ class Connections:
 
     async def ensure(self, broker: Resource, spec: BrokerSpec) -> None:
         """There is a connection as the spec wants it, or `world.unusable` says why not. Raises KubeError."""
+        await self._read_metrics_token(broker, spec)
         tls = await self._secret(broker, spec.etcd.tls_secret_name)
         user = await self._secret(broker, spec.etcd.user_secret_name)
         prefix = spec.etcd.prefix or etcd_prefix(broker.id.namespace, broker.id.name)
@@ -97,6 +98,7 @@ class Connections:
         if (users := self._users.pop(broker, None)) is not None:
             await users.close()
         self._world.unusable.pop(broker, None)
+        self._world.metrics_tokens.pop(broker, None)
         cluster = self._world.clusters.pop(broker, None)
         if cluster is not None:
             await cluster.stop()
@@ -142,6 +144,15 @@ class Connections:
             if secret is not None
         )
         return root, logins if len(logins) == len(secrets) else ()
+
+    async def _read_metrics_token(self, broker: Resource, spec: BrokerSpec) -> None:
+        """What its owners are shown when they are asked for numbers."""
+        secret = await self._secret(broker, spec.scrapers.token_secret_name)
+        token = _data(secret, METRICS_TOKEN).decode("ascii", "replace").strip() if secret is not None else ""
+        if token:
+            self._world.metrics_tokens[broker.id] = token
+        else:
+            self._world.metrics_tokens.pop(broker.id, None)
 
     async def _secret(self, broker: Resource, name: str) -> Table | None:
         """None: none is wanted, or it is not there yet (etcd will say what it thinks of that)."""

@@ -37,6 +37,8 @@ class ResourceCache:
         """By the id of the StompBroker."""
         self.unusable: dict[Id, str] = {}
         """The same → why its etcd cannot even be asked."""
+        self.metrics_tokens: dict[Id, str] = {}
+        """The same → what its owners are shown by whoever reads numbers (spec.scrapers.tokenSecretName)."""
         self.circles = Circles()
         self._claims: dict[Id, frozenset[Claim]] = {}
         self._claimants: dict[Claim, set[Id]] = {}

@@ -59,7 +59,7 @@ class Rounds:
             if cluster is None or not cluster.known:
                 continue
             try:
-                busy = await self._owners.ask(cluster, mine)
+                busy = await self._owners.ask(cluster, mine, self._world.metrics_tokens.get(broker, ""))
             except NoAnswer as error:
                 self._say(broker, str(error))
                 continue
