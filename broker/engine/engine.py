@@ -319,10 +319,10 @@ class Engine:
     due: int = property(attrgetter("_slot.due"))  # type: ignore[assignment]
     """Epoch milliseconds of the next tick wanted; 0 = none. Read without a call of Python: every turn asks."""
 
-    def tick(self, turn: Turn) -> None:
+    def tick(self, turn: Turn, most: int = tick.TICKED) -> None:
         """Delayed redelivery, expiry, auto-delete. Touched queues are dispatched by the flush that follows."""
         self.changes += 1
-        tick.tick(self._slot, turn)
+        tick.tick(self._slot, turn, most)
 
     def configure(self, settings: EngineSettings) -> None:
         """New settings, for what exists too. Queues stay, whatever their addresses match now."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from operator import attrgetter
 
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
@@ -96,7 +97,7 @@ class Slot:
         "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held", "max_held_messages", "most",
         "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending", "prepared", "pressed",
         "producers", "queues", "reserved", "rulebook", "seen", "sessions", "stop", "strangers", "subscriptions",
-        "timed", "touched", "unfinished", "wildcards", "xpath",
+        "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +127,8 @@ class Slot:
         """Queues whose browsers look on at the end of the turn, who goes first first (dispatch.browse)."""
         self.entered = self.fresh = self.stop = 0
         self.timed: set[Queue] = set()
+        self.ticking: list[Queue] = []
+        """Of an earlier time, whose turn has not come yet (ticks)."""
         self.due = 0
         self.approved: set[object] = set()
         """Parts that passed check() in this turn: they may settle what a transaction holds."""
@@ -403,11 +406,19 @@ class Slot:
         """A tick is wanted at once."""
         self.due = 1
 
-    def ticks(self) -> set[Queue]:
-        """It is time: takes out the queues that want a tick."""
+    def ticks(self) -> list[Queue]:
+        """It is time: the queues that want a tick, to be taken from the end; what is left there is first next time."""
         self.due = 0
-        timed, self.timed = self.timed, set()
-        return timed
+        if self.ticking:
+            # Others may have asked meanwhile, for a time that is forgotten here: earlier than needed costs a look.
+            if self.timed:
+                self.tick_soon()
+        else:
+            timed, self.timed = self.timed, set()
+            # By number, not as a set has them: the same commands and times must give the same records in a
+            # simulation's second run.
+            self.ticking = sorted(timed, key=attrgetter("id"), reverse=True)
+        return self.ticking
 
     def watch_expiry(self, queue: Queue) -> None:
         """Something in the queue expires."""

@@ -38,6 +38,7 @@ from broker.engine.address.declarations import places
 from broker.engine.address.wildcards import Wildcards
 from broker.engine.engine import Engine
 from broker.engine.state.budget import Budget
+from broker.engine.tick import TICKED
 from broker.journal.journal import Journal
 from broker.seams.clock import Clock, SteadyClock
 from broker.seams.steps import QUICK_S, Steps
@@ -505,8 +506,9 @@ class Shard:
         # A dict and no set, which would follow memory addresses: no history would repeat.
         due = dict.fromkeys([e for e in self.engines.values() if 0 < e.due <= turn.now])
         try:
+            share = max(TICKED // max(len(due), 1), 1)  # none waits until another one's many queues are done
             for engine in due:
-                engine.tick(turn)
+                engine.tick(turn, share)
             self.end_turn(turn, due)
         except Exception as error:
             self.thrown(error)

@@ -212,22 +212,29 @@ def test_nothing_is_written_for_what_the_log_does_not_know():
 
 
 def test_it_is_time_when_the_first_of_all_queues_says_so():
-    it, a, b = slot(), Hashed(), Hashed()
+    it, a, b = slot(), Hashed(id=1), Hashed(id=2)
     it.wake(a, 50)
     it.wake(b, 30)
     it.wake(a, 90)
     assert it.due == 30
-    assert it.ticks() == {a, b} and it.due == 0 and it.ticks() == set()
+    assert it.ticks() == [b, a] and it.due == 0, "the first is taken from the end"
+    assert it.ticks().pop() is a and it.ticks() == [b], "what is left there comes first"
+    it.wake(a, 70)
+    assert it.ticks() == [b] and it.due == 1, "who has asked meanwhile is not forgotten"
+    it.ticks().clear()
+    assert it.ticks() == [a] and it.due == 0
+    it.ticks().clear()
+    assert it.ticks() == []
     it.tick_soon()
     assert it.due == 1
 
 
 def test_what_expires_is_looked_for_so_often_and_no_more():
     it = slot()
-    queue = Hashed(expiry=100, swept=0)
+    queue = Hashed(id=1, expiry=100, swept=0)
     it.watch_expiry(queue)
     assert it.due == SWEEP_MS + 1
-    it.ticks()
+    it.ticks().clear()
     queue.expiry, queue.swept = 10_000, 100
     it.watch_expiry(queue)
     assert it.due == 10_001

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from broker.engine.dispatch.dispatch import EXPIRED
+from broker.engine.tick import TICKED
 
 from .world import INDIVIDUAL, World, got
 
@@ -66,3 +67,20 @@ def test_what_has_to_wait_is_not_looked_at_again_in_each_turn():
     while world.engine.unfinished:
         world.do()
     assert world.engine.counters()["expired"] == 12_000
+
+
+def test_thousands_of_queues_that_nobody_uses_any_more_go_in_pieces():
+    """10,000 of them were one step of 80 ms, when the client had gone who had made them."""
+    world = World()
+    for n in range(1, 1001):
+        world.publish(f"q{n}", b"x")
+        world.subscribe(n, f"q{n}", session=1)
+    world.disconnect(1)
+    world.subscribe(5000, "late", session=2)
+    world.unsubscribe(5000, address="late", session=2)
+    left = [len(world.engine.queues())]
+    while world.engine.due:
+        world.tick(max(world.engine.due - world.now, 0))
+        left.append(len(world.engine.queues()))
+    assert left[0] == 1001 and left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= TICKED and len(left) > 1000 // TICKED
