@@ -158,7 +158,7 @@ def standalone_site(folder: Path) -> Iterator[Site]:
     broker.add_user(LOGIN, PASSCODE)
 
     def restart(settings: Mapping[str, object]) -> None:
-        assert broker.stop() == 0
+        assert broker.stop() == 0, broker.log()[-6000:]
         broker.settings |= {name: str(value) for name, value in settings.items()}
         broker.start()
         admin_listens()
@@ -197,7 +197,7 @@ def cluster_site(folder: Path) -> Iterator[Site]:
             def restart(settings: Mapping[str, object]) -> None:
                 cluster.settings |= settings
                 for owner in cluster.owners:
-                    assert owner.stop() == 0
+                    assert owner.stop() == 0, owner.log()[-6000:]
                     owner.start()
                     owner.wait_ready()
                     cluster.wait_balanced()
