@@ -56,7 +56,8 @@ class Deferred:
     done, told   what end() has to look at: most turns have neither, and do without it."""
 
     __slots__ = (
-        "_busy", "_full", "_left", "_room", "_served", "_sessions", "_spent", "_tokens", "done", "told", "waiting",
+        "_asking", "_busy", "_full", "_left", "_room", "_served", "_sessions", "_spent", "_tokens", "done", "told",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -65,8 +66,10 @@ class Deferred:
         """Who sent them."""
         self._tokens: set[tuple[int, int]] = set()
         """(slot, producer) of those that are numbered."""
+        self._asking: set[int] = set()
+        """Sessions that wait for time, not for another one."""
         self._served: set[int] = set()
-        """Sessions that had their share; the others come first."""
+        """… that had their share; the others come first."""
         self._spent: dict[int, int] = {}
         """… in this turn."""
         self._left = TURN_NS
@@ -103,9 +106,11 @@ class Deferred:
 
     def begin(self) -> list[Command]:
         """A turn begins: what waits comes before all that is new."""
-        # All who wait have had their share: a new round.
-        if self._sessions <= self._served:
+        # All who ask have had their share: a new round. Not all who wait: who only stands behind another session (an
+        # edge numbers what it sends to a slot) never has one, and nobody would ever be looked at again.
+        if self._asking <= self._served:
             self._served.clear()
+        self._asking.clear()
         waiting, self.waiting = self.waiting, []
         self._sessions.clear()
         self._tokens.clear()
@@ -156,6 +161,7 @@ class Deferred:
                 # (end).
                 self.done += [(engine, parts) for engine in engines]
                 return True
+        self._asking.add(session)
         self._busy = True
         self._rest(command, parts, turn)
         return False

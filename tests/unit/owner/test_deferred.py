@@ -179,3 +179,13 @@ def test_what_has_waited_keeps_its_order_when_it_fills_several_turns_and_makes_q
     world.shard.submit([world.flood(1), *made, *behind])
     world.machine.quiesce()
     assert world.done(FLOODER) == list(range(1, 472))
+
+
+def test_who_stands_behind_another_session_keeps_nobody_from_being_looked_at(world: World) -> None:
+    """A round was over when all who wait had had their share: of what an edge has numbered for a slot the later ones
+    wait without ever having one, so nobody was looked at again, and the owner turned for ever."""
+    first, behind = world.flood(1), world.polite(1, TOPIC)
+    first.dedup, behind.dedup = (99, 1), (99, 2)
+    world.shard.submit([first, behind])
+    assert world.machine.quiesce(most=500)
+    assert world.done(FLOODER) == world.done(POLITE) == [1] and world.got() == {7: READ}
