@@ -94,8 +94,9 @@ class Deferred:
                 for later in waiting[at:]:
                     self._wait(later)
                 return
-            # Nothing waits yet: most turns, and no call.
-            if not (self.waiting and self.holds(command)):
+            # Nothing waits yet: most turns, and no call. Behind puts_back() nobody is held: what is put back has not
+            # been carried out, and what was kept here for the sake of something else would come before it.
+            if self._room > TURN or not (self.waiting and self.holds(command)):
                 self._room -= units(command)
                 yield command
 

@@ -189,3 +189,36 @@ def test_who_stands_behind_another_session_keeps_nobody_from_being_looked_at(wor
     world.shard.submit([first, behind])
     assert world.machine.quiesce(most=500)
     assert world.done(FLOODER) == world.done(POLITE) == [1] and world.got() == {7: READ}
+
+
+def test_what_is_put_back_stays_in_front_of_what_waits_for_another_of_its_session(world: World) -> None:
+    """What an edge had numbered was lost, and answered: a turn had enough before message 72 was carried out, and put it
+    back; 73 was kept here, as its session waited for something else, and so it came first."""
+    edge, slot, other, late = 99, slot_of(TOPIC), "topic.of.another.slot", 4
+    assert slot_of(other) != slot
+    for number in range(MANY + 1, 2 * MANY + 1):
+        text = f"name LIKE '%x{number}%'"
+        world.shard.submit([
+            Subscribe(slot_of(other), READER, 0, number, other, Routing.MULTICAST, AckMode.AUTO, selector=text)
+        ])  # fmt: skip
+    world.machine.quiesce()
+    names = [name for name in map("q.{}".format, range(100_000)) if slot_of(name) == slot][:70]
+    numbers = iter(range(1, 1000))
+
+    def numbered(part: Publish) -> Publish:
+        part.dedup = (edge, next(numbers))
+        return part
+
+    def send(session: int, seq: int, name: str) -> Publish:
+        return numbered(Publish(slot, session, seq, name, Routing.ANYCAST, run_of(b"\n\0")))
+
+    longer = world.flood(1, late, count=3 * READ)
+    longer.slot, longer.address = slot_of(other), other
+    world.shard.submit([
+        numbered(world.flood(1)), longer, *[send(FLOODER, 2 + n, name) for n, name in enumerate(names)],
+        send(POLITE, 1, names[0]), send(late, 2, names[0]),
+    ])  # fmt: skip
+    world.machine.quiesce()
+    assert world.done(FLOODER) == list(range(1, 72)) and world.done(POLITE) == [1] and world.done(late) == [1, 2]
+    queues = world.shard.engines[slot]._slot.queues.values()
+    assert sum(queue.count for queue in queues if queue.address in names) == 72
