@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
-from broker.core.commands import Command
+from broker.core.commands import Command, Subscribe
 
 from .deferred import Deferred
 from .portions import FEW, MOST, portion
@@ -70,6 +70,10 @@ class Inbox:
         deferred = self.deferred.waiting
         # Cut, not passed over: whoever asks again and again would look at all of it each time.
         return chain(deferred[after:], self.new[max(after - len(deferred), 0) :])
+
+    def attaching(self) -> set[int]:
+        """Slots to which a consumer comes again that nobody has looked at yet. As long as all that is new."""
+        return {command.slot for command in self.new if type(command) is Subscribe and command.resume is not None}
 
     def drop(self, slot: int) -> None:
         """The slot is led elsewhere."""

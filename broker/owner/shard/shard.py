@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from broker.config.settings import EngineSettings, Settings
@@ -124,6 +125,9 @@ class Shard:
         self._behind = Reconfiguring(self.engine if replicas is None else self.engines.get, self._configured)
         self.reads = PageReads(journal, read_io, self.engines, self.wake, self._stop)
         self._steps = AskedSteps()
+        self._standing: dict[int, None] = {}
+        """Slots that stand still, and go on when those have attached who came before (unpause)."""
+        self._attaching: tuple[Turn | None, set[int]] = None, set()
         self._scheduled = self._in_turn = False
         self._alone = replicas is None
         durable = replicas or Alone()
@@ -234,16 +238,34 @@ class Shard:
         self.wildcards.drop(slot)
         self._budget.forget_slot(slot)
         self._gates.drop(slot, engine)
+        self._standing.pop(slot, None)
         self.wake()  # what waited may have been of this slot: who rests is to be told that there is room
         return engine
 
     def pause(self, slot: int) -> None:
         """Hands out nothing more of the slot (it is being handed over)."""
+        self._standing.pop(slot, None)
         self._gates.pause(slot)
 
     def unpause(self, slot: int) -> None:
-        self._gates.unpause(slot)
-        self.in_turn(slot, lambda led, turn: None)  # the flush of that turn is what is wanted
+        """It goes on when those have attached whose word is here: a turn begins some consumers (WORK), and what the
+        others hold is not to be handed out to those."""
+        self._standing[slot] = None
+        self.in_turn(slot, partial(self._goes_on, slot))
+
+    def _goes_on(self, slot: int, led: Engine, turn: Turn) -> None:
+        if slot not in self._standing:
+            return
+        # Once a turn: many slots go on together, when an owner has died.
+        if self._attaching[0] is not turn:
+            self._attaching = turn, self._inbox.attaching()
+        if slot in self._attaching[1]:
+            self.in_turn(slot, partial(self._goes_on, slot))
+            return
+        del self._standing[slot]
+        if not self._standing:
+            self._attaching = None, set()
+        self._gates.unpause(slot)  # the flush of this turn is what is wanted
 
     def in_turn(self, slot: int, step: Step) -> None:
         """Has a turn run soon in which `step(engine, turn)` acts on the slot, if it is still led here. What it returns
