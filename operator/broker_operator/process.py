@@ -417,7 +417,7 @@ def _secrets_of(resource: Resource) -> set[str]:
         etcd = spec.get("etcd", {})
         logins = [etcd, etcd.get("owners") or {}, etcd.get("edges") or {}]
         found = {login.get(name, "") for login in logins for name in ("tlsSecretName", "userSecretName")}
-        return found | {etcd.get("rootSecretName", "")}
+        return found | {etcd.get("rootSecretName", ""), (spec.get("scrapers") or {}).get("tokenSecretName", "")}
     if resource.id.kind == USER:
         return {(spec.get("passwordSecretRef") or {}).get("name", names.user_secret(resource.id.name))}
     if resource.id.kind == BACKUP:

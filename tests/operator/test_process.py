@@ -168,6 +168,18 @@ async def test_whoever_names_a_broker_is_looked_at_when_it_comes_and_goes(kind):
             await eventually(lambda: STOMP in looked and id in looked)
 
 
+async def test_a_broker_is_looked_at_when_the_secret_of_its_metrics_token_changes():
+    """Its owners follow the file within a minute or so; the operator went on showing the old one for up to five."""
+    server = Server(raw(BROKER, "stomp", scrapers={"tokenSecretName": "metrics"}))
+    async with operating(server) as (_, looked):
+        await eventually(lambda: STOMP in looked)
+        looked.clear()
+        for name in ("another", "metrics"):
+            meta = {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "2"}
+            server.tell("MODIFIED", {"kind": "Secret", "metadata": meta})
+        await eventually(lambda: looked == [STOMP])
+
+
 async def test_what_is_being_deleted_is_swept_at_once():
     server, ada = Server(), raw(USER)
     async with operating(server) as (_, looked):
