@@ -333,8 +333,12 @@ class Session(SessionLife):
             then()
 
     def unsettled(self) -> list[int]:
-        """Where this session has work that may not be durable yet. Told once: who asks waits for it (Barrier)."""
-        found, self.used = sorted(self.used or ()), None
+        """Where this session has work that may not be durable yet. What has left is told once: who asks waits for it
+        (Barrier)."""
+        found = sorted(self.used or ())
+        # What waits for a full address has not left, and ACKs do not say where they go: their subscription did, once.
+        if self.blocked is None or not self.blocked.nbytes:
+            self.used = {sub.slot for sub in self.handles.values() if sub.ack is not AckMode.AUTO} or None
         return found
 
     def use(self, slot: int) -> None:

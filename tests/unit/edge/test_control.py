@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import Barrier, Disconnect, Subscribe
-from broker.core.effects import Done
+from broker.core.commands import Barrier, Disconnect, Publish, Settle, Subscribe
+from broker.core.effects import AddressBlocked, Done
 from broker.core.reasons import Reason
 
 from .bench import Bench
@@ -43,3 +43,42 @@ async def test_disconnect_is_answered_behind_the_large_body_that_is_under_way() 
     assert b"content-length:600000" in head
     assert rest == b"b" * 600_000 + b"\0RECEIPT\nreceipt-id:bye\n\n\0"
     assert wire.closed is Reason.CLIENT_DISCONNECT
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_disconnect_behind_a_management_request_waits_for_what_came_between(waits: bool) -> None:
+    """The request had asked all slots of the session, and nothing names the slot of an ACK, nor again that of a SEND
+    that waited for its full address: the RECEIPT came before they were on disk."""
+    bench = Bench()
+    session, wire = bench.session()
+    bench.edge.management = lambda asked, then: then(None)
+    if waits:
+        session.receive(b"SEND\ndestination:/queue/a\npersistent:true\n\nfirst\0")
+        first = bench.port.last(Publish)
+        bench.edge.on_effects([AddressBlocked(session.id, first.slot, first.address, True, False)])
+        session.receive(b"SEND\ndestination:/queue/a\npersistent:true\n\nsecond\0")
+        slot = first.slot
+    else:
+        session.receive(b"SUBSCRIBE\nid:1\nack:client\ndestination:/queue/a\n\n\0")
+        slot = bench.port.last(Subscribe).slot
+        bench.deliver(bench.port.last(Subscribe).consumer, b"x")
+        given = wire.take().partition(b"\nack:")[2].partition(b"\n")[0]
+    session.receive(b"SEND\ndestination:activemq.management\nreply-to:/queue/r\nreceipt:m\n\n[]\0")
+    barrier = bench.port.last(Barrier)
+    assert barrier.slot == slot and b"receipt-id:m" not in wire.sent
+    bench.edge.on_effects([Done(session.id, barrier.seq)])
+    assert b"receipt-id:m" in wire.take()
+    bench.port.commands.clear()
+    if waits:
+        bench.edge.on_effects([AddressBlocked(session.id, first.slot, first.address, False, False)])
+        assert b"second" in bench.port.last(Publish).run.records[0]
+    else:
+        session.receive(b"ACK\nid:%b\n\n\0" % given)
+        assert bench.port.last(Settle).slot == slot
+    session.receive(b"DISCONNECT\nreceipt:bye\n\n\0")
+    (barrier,) = [command for command in bench.port.commands if type(command) is Barrier]
+    assert barrier.slot == slot
+    bench.edge.on_effects([Done(session.id, c.seq) for c in bench.port.commands if getattr(c, "seq", 0)][:-1])
+    assert b"receipt-id:bye" not in wire.sent
+    bench.edge.on_effects([Done(session.id, barrier.seq)])
+    assert b"receipt-id:bye" in wire.sent
