@@ -14,8 +14,13 @@ settings may be those of all addresses, or it would go round there for ever. Mus
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.config.addressing import AddressSettings
 from broker.core.message import Run
+
+_LATEST: Final = 1 << 62
+"""The log names moments by 64 bits; a setting may be any number."""
 
 
 def apply(settings: AddressSettings, run: Run, now: int) -> None:
@@ -24,11 +29,11 @@ def apply(settings: AddressSettings, run: Run, now: int) -> None:
     if settings.no_expiry:
         run.expires_at(0)
     elif settings.expiry_delay_ms >= 0:
-        run.expires_at(expires or now + settings.expiry_delay_ms)
+        run.expires_at(expires or min(now + settings.expiry_delay_ms, _LATEST))
     elif most >= 0 and (not expires or expires > now + most):
-        run.expires_at(now + most)
+        run.expires_at(min(now + most, _LATEST))
     elif least >= 0 and (not expires or expires < now + least):
-        run.expires_at(now + least)
+        run.expires_at(min(now + least, _LATEST))
 
 
 def ended(run: Run) -> bool:

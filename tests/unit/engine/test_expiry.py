@@ -32,6 +32,10 @@ NOW = 1000
         ({"max_expiry_delay_ms": 0}, 5000, 1000),
         ({"min_expiry_delay_ms": 50, "max_expiry_delay_ms": 100}, 0, 1100),
         ({"min_expiry_delay_ms": 50, "max_expiry_delay_ms": 100}, 1010, 1050),
+        # RabbitMQ's x-max-age:999999999Y, imported, stopped its owner with the next message.
+        ({"expiry_delay_ms": 1 << 64}, 0, 1 << 62),
+        ({"min_expiry_delay_ms": 1 << 64}, 5, 1 << 62),
+        ({"max_expiry_delay_ms": 1 << 64}, 0, 1 << 62),
     ],
 )
 def test_what_applies(settings, given, expected):
