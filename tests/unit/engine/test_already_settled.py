@@ -253,3 +253,23 @@ def test_a_transaction_whose_message_has_come_to_its_client_again_is_refused():
     world.settle_down()
     assert world.queue()["delivering"] == 1
     assert refused(world.settle(1, i[0])) == [] and settled(world) == [(i[0], i[0])]
+
+
+@pytest.mark.parametrize("transaction", [False, True])
+def test_what_expired_before_its_edge_came_to_a_new_leader_may_be_acknowledged_but_not_in_a(transaction):
+    """Its edge was later than the leader waits for (0.2 s): the message was in the queue, and its time was over. An ACK
+    has a receipt then, though the expiry address has the message: docs/reliability.md says so."""
+    world, i = loaded(1, expiry_delay_ms=1000)
+    world.tick(2000)
+    assert world.queue()["delivering"] == 1, "it does not expire in the hands of a client"
+    fail_over(world)
+    world.attach(2, ack=INDIVIDUAL)
+    world.settle_down()
+    assert got(world.effects, 2) == [] and (i[0], i[0]) in settled(world)
+    world.attach(1, spans(i), ack=INDIVIDUAL, firm=spans(i))
+    if transaction:
+        world.do(Hold(7, 1, 0, 1, i))
+        with pytest.raises(RefusedError):
+            world.engine.check(Settle(7, 1, 0, 1, i), {})
+    else:
+        assert done(world.settle(1, i[0], seq=4)) == [4]
