@@ -170,7 +170,7 @@ class Probes:
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def watched(engine: Engine, *args: Any) -> Any:
-            turn: Turn = args[-1]
+            turn: Turn = next(each for each in args if isinstance(each, Turn))
             before = len(turn.effects)
             result = original(engine, *args)
             if any(type(effect) is Deliver for effect in turn.effects[before:]):

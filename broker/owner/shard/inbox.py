@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
-from broker.core.commands import Command, Subscribe
+from broker.core.commands import Command, Publish, Subscribe
+from broker.core.message import Blob
 
 from .deferred import Deferred
 from .portions import FEW, MOST, portion
@@ -75,11 +76,15 @@ class Inbox:
         """Slots to which a consumer comes again that nobody has looked at yet. As long as all that is new."""
         return {command.slot for command in self.new if type(command) is Subscribe and command.resume is not None}
 
-    def drop(self, slot: int) -> None:
-        """The slot is led elsewhere."""
+    def drop(self, slot: int) -> list[Blob]:
+        """The slot is led elsewhere. The large bodies of what waited for it, which no record will ever name here: their
+        edges send them again to whoever leads it (a Publish that comes again is known by its number)."""
         # The edges ask the next leader: nothing was answered, so nothing is lost.
+        waited = [each for each in self.waiting(0) if each.slot == slot and type(each) is Publish and each.dedup]
+        bodies = [each.run.blob for each in waited if each.run.blob is not None]
         self.new = [command for command in self.new if command.slot != slot]
         self.deferred.drop(slot)
+        return bodies
 
     def empty(self, under_way: Sequence[Command]) -> list[Command]:
         """Nothing of it will be carried out, nor what is under way: all of it."""

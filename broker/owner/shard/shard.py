@@ -234,7 +234,8 @@ class Shard:
         # A COMMIT that is half done is done to its end: a slot must not go with half of it.
         self.finish()
         engine = self.engines.pop(slot, None)
-        self._inbox.drop(slot)
+        for blob in self._inbox.drop(slot):
+            self.journal.forget_blob(blob)
         self.wildcards.drop(slot)
         self._budget.forget_slot(slot)
         self._gates.drop(slot, engine)

@@ -8,6 +8,7 @@ import pytest
 
 from broker.core.address import Routing
 from broker.core.commands import Disconnect, Publish
+from broker.core.message import Blob
 from broker.owner.shard.deferred import Deferred
 from broker.owner.shard.inbox import Inbox
 from broker.owner.shard.portions import FEW, MOST, TURN
@@ -33,6 +34,21 @@ def at() -> Bench:
 
 def send(n: int, slot: int = 1) -> Publish:
     return Publish(slot, 7, n, "q", Routing.ANYCAST, run_of(b"m"))
+
+
+def large(slot: int, id: int, dedup: tuple[int, int] | None = (9, 1)) -> Publish:
+    run = run_of(b"m")
+    run.blob = Blob(id, 100)
+    return Publish(slot, 7, 1, "q", Routing.ANYCAST, run, dedup=dedup)
+
+
+def test_the_large_bodies_of_what_waited_for_a_slot_are_told_when_it_goes(at: Bench) -> None:
+    """The cluster's history 936: the file of one stayed until the next start. One that has no number is
+    known by its body when it comes again (OwnerBodies.known), so that stays."""
+    at.comes(send(1, 2), large(2, 5), large(2, 6, None), large(3, 7))
+    at.inbox.deferred.waiting.append(large(2, 8))
+    assert sorted(blob.id for blob in at.inbox.drop(2)) == [5, 8]
+    assert [command.run.blob.id for command in at.inbox.new] == [7] and at.inbox.deferred.waiting == []
 
 
 def test_a_few_are_taken_as_they_are(at: Bench) -> None:
