@@ -100,8 +100,7 @@ class Session(SessionLife):
         self.handles = NO_HANDLES
         self.client_id = ""
         self.principal = ""
-        self.login_mark = 0
-        """Principal.mark"""
+        self.login_mark = 0  # Principal.mark
         self.groups: tuple[str, ...] | None = None
         """Of who was proven elsewhere; None: as the table of users has them."""
         self.rights: Rights | None = None
@@ -310,8 +309,7 @@ class Session(SessionLife):
 
     def authorised(self) -> None:
         """Its rights are those of its user now."""
-        groups = self.groups
-        self.rights = self.edge.rights(self.principal) if groups is None else self.edge.rights_of(groups)
+        self.rights = self.edge.rights(self.principal) if self.groups is None else self.edge.rights_of(self.groups)
 
     # ── answers ────────────────────────────────────────────────────────────────────────────────────
 
@@ -333,8 +331,7 @@ class Session(SessionLife):
             then()
 
     def unsettled(self) -> list[int]:
-        """Where this session has work that may not be durable yet. What has left is told once: who asks waits for it
-        (Barrier)."""
+        """Where it has work that may not be durable yet. What has left is told once: who asks waits (Barrier)."""
         found = sorted(self.used or ())
         # What waits for a full address has not left, and ACKs do not say where they go: their subscription did, once.
         if self.blocked is None or not self.blocked.nbytes:

@@ -82,8 +82,6 @@ class TurnCommands:
                 if engine is None:
                     # The slot has moved; the edge has been told so, or will be.
                     if not self._alone:
-                        if type(command) is Publish and command.run.blob is not None and command.dedup:
-                            blobs.append(command.run.blob)  # no record will name it here (Inbox.drop)
                         continue
                     if command.slot == EVERYWHERE:
                         if parts := carry_out(shard, command, turn):
