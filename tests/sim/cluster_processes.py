@@ -6,8 +6,9 @@ etcd. Of an edge the STOMP side is left out: virtual clients use its port.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from random import Random
 from typing import Any
 from unittest.mock import Mock, patch
@@ -167,7 +168,7 @@ class Life:
         self.started = False
         process.failed.add_done_callback(lambda failed: host.exit(failed.result()))
         assert host.place
-        host.place.spawn(self._start())
+        self._starting = host.place.spawn(self._start())
 
     async def _start(self) -> None:
         try:
@@ -186,6 +187,14 @@ class OwnerLife(Life):
 
     def __init__(self, settings: Settings, host: Host) -> None:
         super().__init__(host, OwnerProcess(settings))
+
+    async def stop(self) -> None:
+        if not hasattr(self.process, "shard"):  # its journal is not open: a SIGTERM ends the start (process._started)
+            self._starting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._starting
+            return
+        await super().stop()
 
     @property
     def journal(self) -> Any:
