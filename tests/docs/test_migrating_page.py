@@ -6,27 +6,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tomllib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from broker.config.load import load
 from tests.harness import Broker, Client
-from tests.harness.broker import free_ports
+from tests.harness.broker import free_ports, settings_in
 from tests.harness.stomp import Frame
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "migrating.md").read_text()
 TOML = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 COMMANDS = re.findall(r"^stampede (user add .*?)(?:\s+#.*)?$", PAGE, re.MULTILINE)
 PASSCODE = "open-sesame-42"
-
-
-def leaves(table: Mapping[str, object], front: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{front}{name}.")
-        else:
-            yield front + name, value
 
 
 def join(client: Client, host: str) -> Frame:
@@ -46,7 +36,7 @@ def test_its_settings_are_settings(tmp_path: Path):
 def test_virtual_hosts_by_its_lines(tmp_path: Path):
     [text] = [each for each in TOML if "virtual_hosts" in each]
     [command] = [each for each in COMMANDS if "$host/shop" in each]
-    broker = Broker(tmp_path / "broker", {**dict(leaves(tomllib.loads(text))), "edge.dialect": "rabbitmq"})
+    broker = Broker(tmp_path / "broker", {**settings_in(text), "edge.dialect": "rabbitmq"})
     [till] = free_ports(1)
     broker.settings["acceptors.till.port"] = till
     line = f'"{sys.executable}" -m broker.app.cli {command} --passcode-stdin --data "{broker.data}"'

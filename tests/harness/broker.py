@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -50,6 +51,19 @@ def free_ports(count: int) -> list[int]:
                 continue
         found.append(port)
     return found
+
+
+def settings_in(toml: str) -> dict[str, object]:
+    """The settings of a file, by their dotted names, as Broker takes them."""
+
+    def leaves(table: Mapping[str, object], front: str) -> Iterator[tuple[str, object]]:
+        for name, value in table.items():
+            if isinstance(value, Mapping):
+                yield from leaves(value, f"{front}{name}.")
+            else:
+                yield front + name, value
+
+    return dict(leaves(tomllib.loads(toml), ""))
 
 
 class Broker:

@@ -3,8 +3,7 @@ its own, one of them killed on the way."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,19 +11,12 @@ import pytest
 
 from broker.edge.access.users import add_user
 from tests.harness import Broker, Client, until
+from tests.harness.broker import settings_in
 from tests.harness.secrets import self_signed
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "two-places"
 USERS = {"east": ("bridge", "from-west", "shop"), "west": ("bridge", "from-east", "worker")}
 PATIENCE_S = 60.0
-
-
-def leaves(table: Mapping[str, object], front: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{front}{name}.")
-        else:
-            yield front + name, value
 
 
 @pytest.fixture
@@ -42,7 +34,7 @@ def places(tmp_path: Path) -> Iterator[dict[str, Broker]]:
                 f"/etc/stampede/{other}.passcode": broker.folder / f"{other}.passcode",
                 f"stomp+ssl://{other}.example.com:61612": f"stomp+ssl://127.0.0.1:{at.tls_port}",
             }  # fmt: skip
-            for key, value in leaves(tomllib.loads((EXAMPLES / f"{name}.toml").read_text())):
+            for key, value in settings_in((EXAMPLES / f"{name}.toml").read_text()).items():
                 if value in values:
                     broker.settings[key] = str(values[value])
                 elif str(value).startswith(("/etc/", "stomp")) or key == "edge.tls_port":

@@ -179,7 +179,12 @@ class Life:
             self.started = True
 
     async def stop(self) -> None:
-        await self.process.stop()
+        """As broker/app/process/process.py: a SIGTERM to one that is on its way ends the start, and that is all."""
+        if self.started:
+            return await self.process.stop()
+        self._starting.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._starting
 
 
 class OwnerLife(Life):
@@ -187,14 +192,6 @@ class OwnerLife(Life):
 
     def __init__(self, settings: Settings, host: Host) -> None:
         super().__init__(host, OwnerProcess(settings))
-
-    async def stop(self) -> None:
-        if not hasattr(self.process, "shard"):  # its journal is not open: a SIGTERM ends the start (process._started)
-            self._starting.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._starting
-            return
-        await super().stop()
 
     @property
     def journal(self) -> Any:

@@ -376,11 +376,11 @@ class _Dealer:
         rest: Run | None = run
         while rest is not None and (consumers := self._able(audience.consumers)):
             if not may_go(self._slot, queue, rest, self._turn):
-                self._park_run(bits, NOBODY, rest)
+                self._keep_run(bits, NOBODY, rest)
                 return False
             rest = deal(self._slot, queue, audience, foremost(consumers), rest, self._turn, self._gone)
         if rest is not None:
-            self._park_run(bits, NOBODY, rest)
+            self._keep_run(bits, NOBODY, rest)
         return True
 
     def _park_all(self, run: Run, level: deque[Run]) -> None:
@@ -444,9 +444,9 @@ class _Dealer:
                 rest.setdefault(way, []).append(at)
         for (bits, owner), indices in rest.items():
             for part in self._cut(run, indices):
-                self._park_run(bits, owner, part)
+                self._keep_run(bits, owner, part)
 
-    def _park_run(self, bits: int, owner: int, run: Run) -> None:
+    def _keep_run(self, bits: int, owner: int, run: Run) -> None:
         self._choice.keep(bits, owner, run)
         self._queue.added(run, known=True)
 

@@ -131,5 +131,5 @@ def beside_by_slot(rest: Iterable[Command], busy: int) -> tuple[list[Command], l
             waits.append(command)
     waits.extend(coming)
     goes = list(chain.from_iterable(chosen.values()))
-    left = portion(goes)
-    return goes[:left], [*goes[left:], *waits]
+    fits = portion(goes)
+    return goes[:fits], [*goes[fits:], *waits]
