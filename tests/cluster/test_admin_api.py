@@ -112,11 +112,13 @@ def test_what_was_done_at_one_edge_is_in_the_audit_log_of_the_other(shared: Clus
     for edge in (one, other):
         told = done(edge, "GET", "/audit?q=noted.&limit=10")
         assert told["missing"] == []
-        assert [(row["edge"], row["more"]["name"]) for row in told["items"]] == [
+        # One that was refused, since its slot was being taken over, has a line of its own, and done() has asked again.
+        carried_out = [row for row in told["items"] if row["outcome"] == "done"]
+        assert [(row["edge"], row["more"]["name"]) for row in carried_out] == [
             (other.id, '"noted.other"'), (one.id, '"noted.one"'),
         ]  # fmt: skip
-        (row,) = done(edge, "GET", f"/audit?q=noted.&edge={one.id}")["items"]
-        assert row["edge"] == one.id
+        rows = done(edge, "GET", f"/audit?q=noted.&edge={one.id}")["items"]
+        assert {row["edge"] for row in rows} == {one.id}
     assert call(one, "GET", "/audit?edge=nobody")[0] == 404
 
 

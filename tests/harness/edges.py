@@ -33,9 +33,10 @@ def process_of(client: Client, broker: Broker) -> int:
 
 
 def alive(pid: int) -> bool:
-    """Is there such a process."""
+    """Is there such a process. A zombie is not, once its last thread has ended: until then its sockets are open, and a
+    client may still reach one that listens."""
     try:
-        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+        return len(os.listdir(f"/proc/{pid}/task")) > 1 or " Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
 
