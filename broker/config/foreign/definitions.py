@@ -50,6 +50,12 @@ _NEEDLESS = {
     "initial-cluster-size": "replicas are those of all queues", "stream-filter-size-bytes": "filters are exact",
     "stream-max-segment-size-bytes": "what is kept goes message by message",
 }  # fmt: skip
+_NOT_OF_STREAMS = ("message-ttl", "expires", "max-length", "overflow", "dead-letter-exchange", "dead-letter-routing-key",
+                   "single-active-consumer", "delivery-limit")  # fmt: skip
+"""What no stream has at RabbitMQ: not as an argument, and a policy that says it is not about streams in that."""
+_OF_STREAMS = ("max-age",)
+_APPLIED_TO = {"all": "", "queues": "", "classic_queues": "classic", "quorum_queues": "quorum", "streams": "stream"}
+"""`apply-to` of a policy → x-queue-type of what it is about; "": any."""
 _AGAIN = (
     "of a durable subscription over STOMP: its client's SUBSCRIBE makes it again. Have it come before the senders do: "
     "what they send before is not for it"
@@ -242,20 +248,22 @@ class _Definitions:
 
     def _policies(self, policies: list[Item]) -> dict[tuple[str, str], Item]:
         """(virtual host, queue) → the first that fits. Each is tried on the names that none before it has taken."""
-        free: dict[str, dict[str, None]] = {}
+        free: dict[str, dict[str, str]] = {}
         for queue in self._items("queues"):
-            free.setdefault(str(queue.get("vhost", "/")), {})[str(queue.get("name", ""))] = None
+            kind = str((queue.get("arguments") or {}).get("x-queue-type", "classic"))
+            free.setdefault(str(queue.get("vhost", "/")), {})[str(queue.get("name", ""))] = kind
         found: dict[tuple[str, str], Item] = {}
         trial = Trial()
         for policy in policies:
             host, pattern = str(policy.get("vhost", "/")), str(policy.get("pattern", ""))
             what = f"policy {policy.get('name', '')!r} ({pattern!r})"
-            if policy.get("apply-to", "all") not in ("all", "queues", "classic_queues", "quorum_queues"):
-                self._note(what, f"it applies to {policy['apply-to']}: {_BY_HAND}")
+            to = policy.get("apply-to") or "all"
+            if to not in _APPLIED_TO:
+                self._note(what, f"it applies to {to}: {_BY_HAND}")
                 continue
-            names = free.get(host, {})
+            names, only = free.get(host, {}), _APPLIED_TO[to]
             try:
-                taken = trial.pattern(pattern, names)
+                taken = trial.pattern(pattern, [name for name in names if only in ("", names[name])])
             except TooMuchError as why:
                 self._note(what, f"its pattern was not tried, {why}: {_BY_HAND}")
                 continue
@@ -274,8 +282,9 @@ class _Definitions:
         if queue.get("auto_delete") or queue.get("durable") is False:
             self._note(f"queue {address!r}", "it goes with its consumers: clients make it when they come")
             return
-        values = self._values(address, {**policy, **given}, host)
-        if given.get("queue-type") == "stream":
+        stream = given.get("queue-type") == "stream"
+        values = self._values(address, self._said(address, given, policy, stream), host)
+        if stream:
             values["non_destructive"] = True
             if not values.keys() & {"expiry_delay_ms", "ring_size", "ring_bytes"}:
                 self._note(f"queue {address!r}", "a stream without a bound grows for ever: give it expiry_delay_ms")
@@ -297,6 +306,16 @@ class _Definitions:
             self._found.entry("engine.queues", address)["address"] = address
         if values:
             self._found.entry("engine.addresses", address).update(values)
+
+    def _said(self, address: str, given: Item, policy: Item, stream: bool) -> Item:
+        """Arguments and policy together, without what RabbitMQ does not do for such a queue either: done here, it would
+        have messages go that stay there. Of a stream the policy goes before the argument."""
+        said = {**given, **policy} if stream else {**policy, **given}
+        for name in _NOT_OF_STREAMS if stream else _OF_STREAMS:
+            if name in said:
+                kind = "no stream has it" if stream else "only streams have it"
+                self._note(f"{name} of {address!r}", f"{kind} at RabbitMQ, so nothing was set: {said.pop(name)!r:.50}")
+        return said
 
     def _values(self, address: str, given: Item, host: str) -> dict[str, Any]:
         """Settings of the address that do what arguments and policy say."""

@@ -50,6 +50,48 @@ def test_a_stream_is_a_queue_whose_messages_stay():
     assert any("bound" in note.why for note in one_queue("log", **{"x-queue-type": "stream"}).notes)
 
 
+def test_what_no_stream_has_is_told_and_not_set():
+    """At RabbitMQ a policy's message-ttl leaves a stream alone (rabbit_stream_queue:capabilities): set here, messages
+    would go that stay there."""
+    queue = {"name": "log", "vhost": "/", "durable": True, "arguments": {"x-queue-type": "stream", "x-max-age": "7D"}}
+    lost = {"message-ttl": 60_000, "max-length": 5, "overflow": "reject-publish", "expires": 9, "delivery-limit": 3,
+            "dead-letter-exchange": "", "dead-letter-routing-key": "dead", "single-active-consumer": True}  # fmt: skip
+    policy = {"name": "all", "vhost": "/", "pattern": ".*", "definition": {**lost, "max-age": "1D"}}
+    found = read(json.dumps({"queues": [queue], "policies": [policy]}).encode())
+    # Of both ages the policy's counts, as there.
+    assert found.tables["engine.addresses"]["log"] == {"non_destructive": True, "expiry_delay_ms": 86_400_000}
+    assert "log" in found.tables["engine.queues"]
+    told = {note.what: note.why for note in found.notes}
+    for name in lost:
+        assert "no stream has it" in told[f"{name} of 'log'"], name
+    assert "60000" in told["message-ttl of 'log'"]
+
+
+def test_a_policy_is_about_queues_of_its_kind():
+    kinds = ("classic", "quorum", "stream")
+    queues = [{"name": kind, "vhost": "/", "durable": True, "arguments": {"x-queue-type": kind}} for kind in kinds]
+    queues[0].pop("arguments")
+    policies = [
+        {"name": to, "vhost": "/", "pattern": "", "apply-to": to, "priority": 9 - n, "definition": {"max-length-bytes": n}}
+        for n, to in enumerate(("streams", "quorum_queues", "classic_queues"), 1)
+    ]
+    found = read(json.dumps({"queues": queues, "policies": policies}).encode()).tables["engine.addresses"]
+    assert [found[kind]["ring_bytes"] for kind in kinds] == [3, 2, 1]
+
+
+@pytest.mark.parametrize("unbounded", [{"x-message-ttl": 60_000}, {"x-max-length": 5}])
+def test_what_no_stream_has_is_no_bound_of_one(unbounded: dict[str, int]):
+    found = one_queue("log", **{"x-queue-type": "stream", **unbounded})
+    assert found.tables["engine.addresses"]["log"] == {"non_destructive": True}
+    assert any("grows for ever" in note.why for note in found.notes)
+
+
+def test_an_age_of_a_queue_that_is_no_stream_is_told_and_not_set():
+    found = one_queue("orders", **{"x-max-age": "7D", "x-message-ttl": 5000})
+    assert found.tables["engine.addresses"]["orders"] == {"expiry_delay_ms": 5000}
+    assert any(note.what == "max-age of 'orders'" and "only streams" in note.why for note in found.notes)
+
+
 def test_what_the_plug_in_made_for_a_durable_subscription_is_made_again_by_its_client():
     """As `rabbitmqctl export_definitions` of 3.10 has it after SUBSCRIBE with durable:true: a queue here would gather
     nothing, and nobody would ever take from it."""
