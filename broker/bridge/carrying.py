@@ -6,7 +6,7 @@ behind; everything else goes along.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 
 from broker.core.numbers import natural
@@ -39,11 +39,28 @@ def unique_id(bridge: str, source: str, name: str, body: bytes | int) -> str:
     return f"bridge.{bridge}.{digest.hexdigest()}"
 
 
-def headers_for(headers: Mapping[str, str], target: Kind, unique: str) -> dict[str, str]:
-    """Of the SEND. unique: "" = nothing names the message."""
+def headers_for(
+    headers: Mapping[str, str], source: Kind, target: Kind, unique: str, now: Callable[[], int]
+) -> dict[str, str]:
+    """Of the SEND. unique: "" = nothing names the message. now: epoch milliseconds."""
     out = NO_ENDS if target.name == "rabbitmq" else frozenset[str]()
     found = {name: value for name, value in headers.items() if name not in LEFT_BEHIND and name not in out}
+    _limit(found, source, target, now)
     found[HOPS] = str(hops_of(headers) + 1)
     if unique:
         found[UNIQUE] = unique
     return found
+
+
+def _limit(headers: dict[str, str], source: Kind, target: Kind, now: Callable[[], int]) -> None:
+    """How long it may live, as the target says it. Milliseconds to live begin anew there: nobody says when it came."""
+    until = natural(headers.get("expires", "")) or 0
+    said = next((name for name in source.lived if natural(headers.get(name, "")) is not None), target.lives)
+    if said in headers and said != target.lives:
+        left = natural(headers.pop(said)) or 0
+        if target.lives:
+            headers[target.lives] = str(max(left, 1))
+        else:
+            headers["expires"] = str(min(now() + left, until or now() + left))
+    elif until and not target.until and said not in headers:
+        headers[target.lives] = str(max(until - now(), 0))

@@ -28,7 +28,10 @@ class Kind(NamedTuple):
     for_good     the same, if no other message is ever called that, whatever the source goes through; else "".
     window       headers of SUBSCRIBE for so many unacknowledged messages.
     lasting      headers of SUBSCRIBE to a topic that outlives the connection.
-    ended        headers of UNSUBSCRIBE that end it."""
+    ended        headers of UNSUBSCRIBE that end it.
+    lives        header of SEND for how many milliseconds it may live; "": there is none.
+    lived        headers of MESSAGE that have said so, the first one that is there.
+    until        `expires` of SEND is when it ends, in epoch milliseconds."""
 
     name: str
     told: str
@@ -39,6 +42,9 @@ class Kind(NamedTuple):
     window: Callable[[int], dict[str, str]]
     lasting: Callable[[str], dict[str, str]]
     ended: Callable[[str], dict[str, str]]
+    lives: str = ""
+    lived: tuple[str, ...] = ()
+    until: bool = True
 
 
 def _stampede_name(headers: Headers) -> str:
@@ -77,6 +83,7 @@ _BYTES = str(1024 * 1024)
 STAMPEDE = Kind(
     "stampede", "stampede/", True, True, _stampede_name, _stampede_for_good,
     lambda window: {"prefetch-count": str(window), "message-slot": "true"}, _durable, _durable,
+    lives="ttl", lived=("expiration", "ttl"),
 )  # fmt: skip
 ARTEMIS = Kind(
     "artemis", "activemq-artemis/", True, True, _artemis_name, _artemis_name,
@@ -89,7 +96,7 @@ ACTIVEMQ = Kind(
 RABBITMQ = Kind(
     "rabbitmq", "rabbitmq/", False, False, _amqp_id, _amqp_id,
     lambda window: {"prefetch-count": str(window)}, lambda _: {"durable": "true", "auto-delete": "false"},
-    lambda _: {"durable": "true", "auto-delete": "false"},
+    lambda _: {"durable": "true", "auto-delete": "false"}, lives="expiration", lived=("expiration",), until=False,
 )  # fmt: skip
 OTHER = Kind("other", "", False, True, lambda _: "", lambda _: "", lambda _: {}, _durable, _durable)
 _KINDS = (STAMPEDE, ARTEMIS, ACTIVEMQ, RABBITMQ)

@@ -17,6 +17,7 @@ from functools import partial
 
 from broker.client import ClientError, ConnectionLost, Message, ServerError, Subscription
 from broker.config.bridges import BridgeSettings
+from broker.seams.clock import SystemClock
 
 from .carrying import headers_for, hops_of, unique_id
 from .ends import RECEIPT_S, End
@@ -26,6 +27,7 @@ WINDOW_BYTES = 8 * 1024 * 1024
 """Of bodies that are on their way."""
 LAST_S = 2.0
 """So long a bridge that ends waits for receipts that are due."""
+_NOW = SystemClock().wall_ms
 
 
 class TargetRefused(ClientError):
@@ -152,7 +154,7 @@ class Pump:
         size = message.length or 0
         body = message.length or 0 if message.large else message.body
         unique = unique_id(self._name, bridge.source, name, body) if name and target.kind.drops_known else ""
-        headers = headers_for(message.headers, target.kind, unique)
+        headers = headers_for(message.headers, self._source.kind, target.kind, unique, _NOW)
         self._open += 1
         self._open_bytes += size
         self._counters.in_flight = self._open

@@ -38,6 +38,7 @@ def test_C36_user_headers_reach_the_subscriber(join, queue, version):
         ({"destination": "/queue/a", "priority": "high"}, Code.BAD_HEADER),
         ({"destination": "/queue/a", "priority": "10"}, Code.BAD_HEADER),
         ({"destination": "/queue/a", "expires": "soon"}, Code.BAD_HEADER),
+        ({"destination": "/queue/a", "expiration": "60000"}, Code.BAD_HEADER),
         ({"destination": "/queue/a", "persistent": "maybe"}, Code.BAD_HEADER),
         ({"destination": "/queue/a", "destination-type": "BROADCAST"}, Code.BAD_HEADER),
         ({"destination": "/queue/a", "transaction": "never-begun"}, Code.NO_SUCH_TRANSACTION),

@@ -14,6 +14,7 @@ from typing import Final
 
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
+from broker.core.numbers import integer
 
 IN_SEND: Final[Mapping[str, str]] = {
     "AMQ_SCHEDULED_CRON": "a message is scheduled once: AMQ_SCHEDULED_DELAY or AMQ_SCHEDULED_TIME",
@@ -23,6 +24,14 @@ IN_SEND: Final[Mapping[str, str]] = {
     "transformation": "bodies are relayed as they came; transform them in the client",
 }
 """Header of SEND → what to do instead. Refused whatever the value. All of them are in wire.layouts.SIGNIFICANT."""
+
+NUMBERS: Final[Mapping[str, str]] = {
+    "expiration": "write ttl (milliseconds to live) or expires (epoch milliseconds); `dialect` rabbitmq has it",
+}
+"""Header of SEND → what to do instead. Refused where its value is a number, as RabbitMQ wants it; any other value is
+the client's own. All of them are in wire.layouts.SIGNIFICANT."""
+# Why not their effect: a number by that name of an Artemis or Classic client's own, a month for instance, would have
+# its messages expire in a second. Refused, nobody loses a message, and nobody waits for one to go.
 
 IN_SUBSCRIBE: Final[Mapping[str, str]] = {
     "x-queue-name": "name the queue in the destination: /topic/address::queue",
@@ -73,7 +82,15 @@ def check_send(headers: Mapping[str, str]) -> None:
     """Raises RefusedError(BAD_HEADER) for a SEND that asks for what is not here."""
     for name in headers.keys() & IN_SEND.keys():
         raise _refusal(name, headers[name], IN_SEND[name])
+    check_numbers(headers)
     _check_arguments(headers)
+
+
+def check_numbers(headers: Mapping[str, str]) -> None:
+    """Raises RefusedError(BAD_HEADER) for a SEND with one of NUMBERS."""
+    for name in headers.keys() & NUMBERS.keys():
+        if integer(headers[name].strip()) is not None:
+            raise _refusal(name, headers[name], NUMBERS[name])
 
 
 def check_subscribe(headers: Mapping[str, str], routing: Routing, durable: bool) -> None:

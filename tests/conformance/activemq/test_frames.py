@@ -104,12 +104,20 @@ def test_a_burst_that_does_not_end(join, name, headers, word):
         ("AMQ_SCHEDULED_CRON", "0 * * *"), ("AMQ_SCHEDULED_CRON", "61 * * * *"), ("AMQ_SCHEDULED_CRON", "0 0 31 2 *"),
         ("AMQ_SCHEDULED_CRON", "* * * * * *"), ("AMQ_SCHEDULED_ZONE", "UTC"), ("AMQ_SCHEDULER_ACTION", "BROWSE"),
         ("transformation", "jms-json"), ("amq-msg-type", "map"), ("priority", "high"),
+        ("expiration", "60000"),
     ],
 )  # fmt: skip
 def test_a_send_that_is_refused_by_name(join, name, header, value):
     client = join()
     client.send("SEND", {"destination": f"/queue/{name}", header: value, "receipt": "r"}, b"x")
     assert header in error(client, Code.BAD_HEADER, "r").body.decode()
+
+
+def test_an_expiration_that_is_no_number_is_the_clients_own(join, name):
+    client = join()
+    client.subscribe(f"/queue/{name}")
+    client.publish(f"/queue/{name}", b"x", expiration="12/27")
+    assert client.read()["expiration"] == "12/27"
 
 
 # SUBSCRIBE

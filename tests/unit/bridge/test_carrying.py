@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.bridge.carrying import headers_for, hops_of, unique_id
-from broker.bridge.kinds import HOPS, RABBITMQ, STAMPEDE, UNIQUE
+from broker.bridge.kinds import ACTIVEMQ, ARTEMIS, HOPS, OTHER, RABBITMQ, STAMPEDE, UNIQUE, Kind
+
+
+def now() -> int:
+    return 1_000_000
 
 
 def test_what_was_the_deliverys_own_stays_behind():
@@ -13,8 +19,38 @@ def test_what_was_the_deliverys_own_stays_behind():
         "colour": "blue", "user-id": "ada",
     }  # fmt: skip
     kept = {"persistent": "true", "colour": "blue", "user-id": "ada"}
-    assert headers_for(taken, STAMPEDE, "id") == {**kept, HOPS: "1", UNIQUE: "id"}
-    assert headers_for({**taken, HOPS: "1"}, RABBITMQ, "") == {"persistent": "true", "colour": "blue", HOPS: "2"}
+    assert headers_for(taken, STAMPEDE, STAMPEDE, "id", now) == {**kept, HOPS: "1", UNIQUE: "id"}
+    assert headers_for({**taken, HOPS: "1"}, STAMPEDE, RABBITMQ, "", now) == {
+        "persistent": "true", "colour": "blue", HOPS: "2",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said", "wanted"),
+    [
+        (RABBITMQ, STAMPEDE, {"expiration": "60000"}, {"ttl": "60000"}),
+        (RABBITMQ, STAMPEDE, {"expiration": "0"}, {"ttl": "1"}),
+        (RABBITMQ, ARTEMIS, {"expiration": "60000"}, {"expires": "1060000"}),
+        (RABBITMQ, ACTIVEMQ, {"expiration": "60000", "expires": "1000007"}, {"expires": "1000007"}),
+        (RABBITMQ, OTHER, {"expiration": "60000"}, {"expires": "1060000"}),
+        (RABBITMQ, RABBITMQ, {"expiration": "60000"}, {"expiration": "60000"}),
+        (STAMPEDE, STAMPEDE, {"expiration": "60000"}, {"ttl": "60000"}),  # by dialect rabbitmq; ours would refuse it
+        (STAMPEDE, STAMPEDE, {"ttl": "5", "expires": "1000007"}, {"ttl": "5", "expires": "1000007"}),
+        (STAMPEDE, RABBITMQ, {"ttl": "60000"}, {"expiration": "60000"}),
+        (STAMPEDE, RABBITMQ, {"expiration": "60000"}, {"expiration": "60000"}),
+        (STAMPEDE, RABBITMQ, {"expires": "1000007"}, {"expires": "1000007", "expiration": "7"}),
+        (ARTEMIS, RABBITMQ, {"expires": "999"}, {"expires": "999", "expiration": "0"}),
+        (ARTEMIS, RABBITMQ, {"expires": "0"}, {"expires": "0"}),
+        (ARTEMIS, STAMPEDE, {"expires": "1000007"}, {"expires": "1000007"}),
+        (RABBITMQ, STAMPEDE, {"expiration": "soon"}, {"expiration": "soon"}),
+        (ACTIVEMQ, RABBITMQ, {"ttl": "60000"}, {"ttl": "60000"}),  # Classic's clients mean nothing by it
+        (RABBITMQ, RABBITMQ, {}, {}),
+    ],
+)
+def test_how_long_it_may_live_is_said_in_the_words_of_the_target(
+    source: Kind, target: Kind, said: dict[str, str], wanted: dict[str, str]
+):
+    assert headers_for(said, source, target, "", now) == {**wanted, HOPS: "1"}
 
 
 def test_hops_that_are_no_number_are_none():

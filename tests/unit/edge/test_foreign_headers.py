@@ -23,11 +23,25 @@ def send(**headers: str) -> None:
     RouteCache(lambda _: 1, DIALECT).of(Head(b"", {"destination": "/queue/a", **headers}, 0, False))
 
 
-@pytest.mark.parametrize("name", [*foreign_headers.IN_SEND, *foreign_headers.ARGUMENTS])
+@pytest.mark.parametrize(
+    "name", [*foreign_headers.IN_SEND, *foreign_headers.NUMBERS, *foreign_headers.ARGUMENTS]
+)
 def test_a_send_that_asks_for_it_is_refused_by_name(name):
     with pytest.raises(RefusedError, match=name) as caught:
         send(**{name: "1"})
     assert caught.value.code is Code.BAD_HEADER
+
+
+@pytest.mark.parametrize("value", ["60000", " 60000 ", "0", "-1", "1" * 18])
+def test_milliseconds_to_live_by_a_name_that_does_nothing_here(value):
+    """RabbitMQ's `expiration`: relayed, the message would live for ever."""
+    with pytest.raises(RefusedError, match="expiration:.*write ttl"):
+        send(expiration=value)
+
+
+@pytest.mark.parametrize("value", ["", "12/27", "2026-12-31T00:00:00Z", "never", "6e4"])
+def test_what_is_no_number_there_is_a_header_of_the_clients_own(value):
+    send(expiration=value)
 
 
 @pytest.mark.parametrize("name", [*foreign_headers.IN_SUBSCRIBE, *foreign_headers.ARGUMENTS])
@@ -82,6 +96,7 @@ def test_the_settings_that_are_recommended_exist():
 def test_the_page_lists_all_of_it():
     names = [
         *foreign_headers.IN_SEND,
+        *foreign_headers.NUMBERS,
         *foreign_headers.IN_SUBSCRIBE,
         *foreign_headers.ARGUMENTS,
         *foreign_headers.DESTINATIONS,

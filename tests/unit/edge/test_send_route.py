@@ -6,7 +6,7 @@ from broker.core.address import Routing
 from broker.core.errors import RefusedError
 from broker.core.message import DURABLE
 from broker.edge.destinations.dialect import Dialect
-from broker.edge.destinations.foreign_headers import ARGUMENTS, IN_SEND
+from broker.edge.destinations.foreign_headers import ARGUMENTS, IN_SEND, NUMBERS
 from broker.edge.destinations.near import Near
 from broker.edge.destinations.send_route import READ, RouteCache
 from broker.wire.events import Head
@@ -21,7 +21,7 @@ def head(**headers):
 
 
 def test_the_wire_never_hides_a_header_that_decides_the_route():
-    assert {*READ, "transaction", *IN_SEND, *ARGUMENTS} <= SIGNIFICANT
+    assert {*READ, "transaction", *IN_SEND, *NUMBERS, *ARGUMENTS} <= SIGNIFICANT
 
 
 def test_what_the_headers_say():

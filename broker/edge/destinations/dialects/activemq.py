@@ -28,7 +28,7 @@ from ..dialect import (
     whole_number,
     yes,
 )
-from ..foreign_headers import ARGUMENTS
+from ..foreign_headers import ARGUMENTS, check_numbers
 from ..temporary import OWN, THEIRS, Private
 
 IN_SEND: Final[Mapping[str, str]] = {
@@ -212,6 +212,7 @@ class ActiveMQ(Dialect):
             if name == "transformation" and headers[name].strip() in AS_SENT:
                 continue
             raise _refusal(name, headers[name], IN_SEND.get(name, "it is RabbitMQ's; see `dialect` of the acceptor"))
+        check_numbers(headers)
         kind = headers.get("amq-msg-type", "text")
         if kind not in ("text", "bytes"):
             raise _refusal("amq-msg-type", kind, "a body is bytes, with a content-type; text or bytes")
