@@ -83,7 +83,7 @@ def ours(folder: Path) -> Iterator[tuple[Broker, dict[str, int]]]:
 
 
 def plain(arguments: argparse.Namespace) -> dict[str, object]:
-    """Messages of 100 bytes through one queue, one producer, one consumer, in turns that begin with another dialect each.
+    """Messages of 100 bytes through one queue, one producer, one consumer; each round begins with another dialect.
 
     A ratio is of rounds beside each other, so that what else the machine does is in both."""
     cost: dict[str, list[float]] = {dialect: [] for dialect in DIALECTS}

@@ -50,8 +50,10 @@ _NEEDLESS = {
     "initial-cluster-size": "replicas are those of all queues", "stream-filter-size-bytes": "filters are exact",
     "stream-max-segment-size-bytes": "what is kept goes message by message",
 }  # fmt: skip
-_NOT_OF_STREAMS = ("message-ttl", "expires", "max-length", "overflow", "dead-letter-exchange", "dead-letter-routing-key",
-                   "single-active-consumer", "delivery-limit")  # fmt: skip
+_NOT_OF_STREAMS = (
+    "message-ttl", "expires", "max-length", "overflow", "dead-letter-exchange", "dead-letter-routing-key",
+    "single-active-consumer", "delivery-limit",
+)  # fmt: skip
 """What no stream has at RabbitMQ: not as an argument, and a policy that says it is not about streams in that."""
 _OF_STREAMS = ("max-age",)
 _APPLIED_TO = {"all": "", "queues": "", "classic_queues": "classic", "quorum_queues": "quorum", "streams": "stream"}

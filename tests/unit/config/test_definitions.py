@@ -72,7 +72,14 @@ def test_a_policy_is_about_queues_of_its_kind():
     queues = [{"name": kind, "vhost": "/", "durable": True, "arguments": {"x-queue-type": kind}} for kind in kinds]
     queues[0].pop("arguments")
     policies = [
-        {"name": to, "vhost": "/", "pattern": "", "apply-to": to, "priority": 9 - n, "definition": {"max-length-bytes": n}}
+        {
+            "name": to,
+            "vhost": "/",
+            "pattern": "",
+            "apply-to": to,
+            "priority": 9 - n,
+            "definition": {"max-length-bytes": n},
+        }
         for n, to in enumerate(("streams", "quorum_queues", "classic_queues"), 1)
     ]
     found = read(json.dumps({"queues": queues, "policies": policies}).encode()).tables["engine.addresses"]

@@ -31,15 +31,21 @@ def resolve(destination: str) -> Destination:
 def test_the_page_lists_all_of_it():
     destinations = [name for name in foreign_headers.DESTINATIONS if name.startswith("ActiveMQ.")]
     names = [
-        *foreign_headers.NUMBERS, *activemq.IN_SEND, *activemq.IN_SUBSCRIBE, *activemq.BY_SETTINGS, *activemq.TAKEN, activemq.PERIOD,
-        activemq.REPEAT, activemq.CRON, activemq.ZONE, *destinations,
+        *foreign_headers.NUMBERS, *activemq.IN_SEND, *activemq.IN_SUBSCRIBE, *activemq.BY_SETTINGS, *activemq.TAKEN,
+        activemq.PERIOD, activemq.REPEAT, activemq.CRON, activemq.ZONE, *destinations,
     ]  # fmt: skip
     assert [name for name in names if f"`{name}" not in PAGE] == []
 
 
 def test_the_wire_never_hides_a_header_that_decides_the_route():
-    assert {*READ, *DIALECT.read, *activemq.IN_SEND, *foreign_headers.NUMBERS, *activemq.ARGUMENTS,
-            "amq-msg-type"} <= SIGNIFICANT
+    assert {
+        *READ,
+        *DIALECT.read,
+        *activemq.IN_SEND,
+        *foreign_headers.NUMBERS,
+        *activemq.ARGUMENTS,
+        "amq-msg-type",
+    } <= SIGNIFICANT
 
 
 def test_a_composite_destination_is_its_parts():

@@ -23,9 +23,7 @@ def send(**headers: str) -> None:
     RouteCache(lambda _: 1, DIALECT).of(Head(b"", {"destination": "/queue/a", **headers}, 0, False))
 
 
-@pytest.mark.parametrize(
-    "name", [*foreign_headers.IN_SEND, *foreign_headers.NUMBERS, *foreign_headers.ARGUMENTS]
-)
+@pytest.mark.parametrize("name", [*foreign_headers.IN_SEND, *foreign_headers.NUMBERS, *foreign_headers.ARGUMENTS])
 def test_a_send_that_asks_for_it_is_refused_by_name(name):
     with pytest.raises(RefusedError, match=name) as caught:
         send(**{name: "1"})
@@ -35,7 +33,7 @@ def test_a_send_that_asks_for_it_is_refused_by_name(name):
 @pytest.mark.parametrize("value", ["60000", " 60000 ", "0", "-1", "1" * 18])
 def test_milliseconds_to_live_by_a_name_that_does_nothing_here(value):
     """RabbitMQ's `expiration`: relayed, the message would live for ever."""
-    with pytest.raises(RefusedError, match="expiration:.*write ttl"):
+    with pytest.raises(RefusedError, match=r"expiration:.*write ttl"):
         send(expiration=value)
 
 
