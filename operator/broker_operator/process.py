@@ -242,7 +242,7 @@ class Operator:
                 if id.kind == ACCEPTOR:
                     self.queue.add(id, counts.EVERY_S)
         elif part in ("config", "managed"):
-            if any(place.startswith("quotas/") for place in places):
+            if any(place.startswith(("quotas/", "bridges/")) for place in places):
                 self.queue.add(broker, CALM_S)
             for place in places:
                 claimants = self.world.claimants(broker.namespace, broker.name, place)
@@ -417,7 +417,8 @@ def _secrets_of(resource: Resource) -> set[str]:
         etcd = spec.get("etcd", {})
         logins = [etcd, etcd.get("owners") or {}, etcd.get("edges") or {}]
         found = {login.get(name, "") for login in logins for name in ("tlsSecretName", "userSecretName")}
-        return found | {etcd.get("rootSecretName", ""), (spec.get("scrapers") or {}).get("tokenSecretName", "")}
+        found |= {etcd.get("rootSecretName", ""), spec.get("bridgesSecretName", "")}
+        return found | {(spec.get("scrapers") or {}).get("tokenSecretName", "")}
     if resource.id.kind == USER:
         return {(spec.get("passwordSecretRef") or {}).get("name", names.user_secret(resource.id.name))}
     if resource.id.kind == BACKUP:

@@ -7,7 +7,7 @@ import logging
 
 from broker_operator.spec.model import Resource
 from broker_operator.spec.names import BROKER
-from broker_operator.workloads.workloads import _limit
+from broker_operator.workloads.workloads import _keep_entries
 from broker_operator.world.cluster import Cluster
 
 from broker.config.settings import EtcdSettings
@@ -30,7 +30,7 @@ async def test_which_resource_changed_what_is_told_and_no_value(caplog):
             for quotas in ([{"who": "user:ada", "maxConnections": 3}], []):
                 found = raw(BROKER, quotas=quotas)
                 found["metadata"]["uid"] = uid
-                await _limit(Resource(found), cluster)
+                await _keep_entries(Resource(found), cluster)
             put = Put(cluster.keys.user("ada"), b'{"hash": "a-secret-hash"}')
             assert await cluster.commit([], [put], "StompUser shop/ada")
     finally:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from broker_operator.spec.model import Resource
 from broker_operator.spec.names import BROKER
-from broker_operator.workloads.workloads import _limit
+from broker_operator.workloads.workloads import _keep_entries
 from broker_operator.world.cluster import Cluster
 from broker_operator.world.resource_cache import ResourceCache
 
@@ -45,24 +45,24 @@ def broker(*of: dict[str, Any], uid: str = "one") -> Resource:
 
 
 async def test_they_stand_in_etcd_as_the_spec_says_and_go_with_it(cluster):
-    await _limit(broker(ADA, {"who": "ip:10.0.0.0/8", "maxLogins": 5}), cluster)
+    await _keep_entries(broker(ADA, {"who": "ip:10.0.0.0/8", "maxLogins": 5}), cluster)
     assert quotas(cluster) == {
         "user:ada": {"max_connections": 3, "max_producer_byte_rate": 1000}, "ip:10.0.0.0%2F8": {"max_logins": 5},
     }  # fmt: skip
     await cluster.metadata.put(cluster.keys.quota("user:ada"), b"{}")
     await cluster.metadata.put(cluster.keys.quota("user:other"), b"{}")
     await eventually(lambda: quotas(cluster)["user:ada"] == {} and "user:other" in quotas(cluster))
-    await _limit(broker(ADA), cluster)
+    await _keep_entries(broker(ADA), cluster)
     assert quotas(cluster) == {"user:ada": {"max_connections": 3, "max_producer_byte_rate": 1000}, "user:other": {}}
-    await _limit(broker(), cluster)
+    await _keep_entries(broker(), cluster)
     assert quotas(cluster) == {"user:other": {}}, "what somebody else has set is his"
 
 
 async def test_what_owners_and_edges_would_not_take_is_refused(cluster):
     with pytest.raises(ConfigError, match="max_logins: who logs in has not proven"):
-        await _limit(broker({"who": "user:ada", "maxLogins": 5}), cluster)
+        await _keep_entries(broker({"who": "user:ada", "maxLogins": 5}), cluster)
     with pytest.raises(ConfigError, match="StompBroker stomp"):
-        await _limit(broker({"who": "ip:ten", "maxLogins": 5}), cluster)
+        await _keep_entries(broker({"who": "ip:ten", "maxLogins": 5}), cluster)
     assert quotas(cluster) == {}
 
 

@@ -6,6 +6,7 @@ Rule: what would lose messages or cannot be changed later is refused here, with 
 from __future__ import annotations
 
 from ..spec.schema import Schema, boolean, entry_properties, group_schema, integer, strings, table, text, word
+from . import crd_bridges
 from .crd_acceptor import workload_properties
 from .rules import Rule, fixed, ruled
 
@@ -343,6 +344,7 @@ def spec() -> Schema:
         "virtualHosts": _virtual_hosts(),
         "exchanges": _exchanges(),
         "quotas": _quotas(),
+        **crd_bridges.fields(),
         "networkPolicy": boolean("Owners are open to the broker's own pods and to scrapers only.", True),
         "scrapers": _scrapers(),
         "zonesFromNodes": boolean(
@@ -361,6 +363,7 @@ def spec() -> Schema:
             "!has(self.restoreFrom) || (has(oldSelf.restoreFrom) && oldSelf.restoreFrom == self.restoreFrom)",
             "spec.restoreFrom cannot be set or changed later, because owners have their disks; make a new broker.",
         ),
+        *crd_bridges.RULES,
     )
 
 

@@ -152,6 +152,15 @@ def _tls_volumes(spec: AcceptorSpec) -> list[tuple[Table, Table]]:
     return found
 
 
+def _bridges_volume(shared: BrokerSpec) -> list[tuple[Table, Table]]:
+    """(volume, mount) of the Secret of bridges. A pod starts without it: clients need none of them."""
+    if not shared.bridges_secret_name:
+        return []
+    volume = secret_volume("bridges", shared.bridges_secret_name)
+    volume["secret"]["optional"] = True
+    return [(volume, {"name": "bridges", "mountPath": names.BRIDGES_DIR, "readOnly": True})]
+
+
 def _admin_ports(spec: AcceptorSpec) -> dict[str, int]:
     return {"admin": names.ADMIN_PORT} | ({"admin-tls": names.ADMIN_TLS_PORT} if spec.admin_tls is not None else {})
 
@@ -167,7 +176,7 @@ def _deployment(
 ) -> Table:
     name = acceptor.id.name
     found, mounts = volumes(broker, shared, names.edge_name(name), "edges")
-    more = _tls_volumes(spec)
+    more = _tls_volumes(spec) + _bridges_volume(shared)
     container: Table = {
         "name": "edge",
         "image": image,

@@ -19,7 +19,7 @@ from broker.seams.clock import Clock
 from ..kube.applying import Applier, Taken
 from ..kube.events import NORMAL, Events, Told
 from ..kube.kube import Kube, KubeError
-from ..spec import names
+from ..spec import bridges, names
 from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339
 from ..spec.model import AcceptorSpec, BrokerSpec, Resource, Table
 from ..spec.names import Id
@@ -126,7 +126,7 @@ class Workloads:
         try:
             if cluster is not None:
                 await _cordon(cluster, step)
-                await _limit(resource, cluster)
+                await _keep_entries(resource, cluster)
             made = owners.objects(resource, spec, image, step.replicas, live, self._api)
             await self._make(resource, made)
             await self._claims(resource, spec, live, step)
@@ -286,6 +286,10 @@ class Workloads:
         if spec.restore_from is not None:
             reason = "Waiting" if held else "Restored"
             more = (*more, Condition("Restored", not held, reason, held or f"by StompRestore {spec.restore_from.name}"))
+        if spec.bridges:
+            secret, namespace = spec.bridges_secret_name, resource.id.namespace
+            there_is = await self._kube.get("v1", "Secret", namespace, secret) if secret else None
+            more = (*more, bridges.condition(spec, there_is))
         found = (accepted, reachable, all_up, replicated, scaling, *more, certificates, ready(*needed))
         await self._statuses.write(resource, new_status(resource, found, fields, self._now()))
 
@@ -403,18 +407,18 @@ async def _cordon(cluster: Cluster, step: Scaling) -> None:
         await cluster.commit([], [Delete(cluster.keys.cordon(owner))])
 
 
-async def _limit(resource: Resource, cluster: Cluster) -> None:
-    """What its quotas say stands in etcd, where owners and edges follow it. Raises ConfigError for what they would not
-    take, Unmade where somebody else wrote at the same moment."""
+async def _keep_entries(resource: Resource, cluster: Cluster) -> None:
+    """What its quotas and bridges say stands in etcd, where owners and edges follow it. Raises ConfigError for what
+    they would not take, Unmade where somebody else wrote at the same moment."""
     if not cluster.known:
         return  # all is looked at again when it is
-    wanted = entries.of_quotas(resource, cluster.keys)
+    wanted = entries.of_quotas(resource, cluster.keys) | entries.of_bridges(resource, cluster.keys)
     had, mark = sorted(cluster.marks.get(resource.uid, ())), entries.marker_of(resource)
     for change in entries.changes(
         cluster.keys, resource.uid, wanted, mark, cluster.config, cluster.managed, had
     ):  # fmt: skip
         if not await cluster.commit(change.compare, change.then, str(resource.id)):
-            raise Unmade(f"quotas of {resource.id} were changed meanwhile")
+            raise Unmade(f"quotas or bridges of {resource.id} were changed meanwhile")
 
 
 def _refusal(error: Taken | ConfigError | KubeError) -> Condition:

@@ -1,5 +1,5 @@
-"""Address, StompUser, and the quotas of a StompBroker → keys in etcd: what they want there, whose a key is, and what
-must be written.
+"""Address, StompUser, the quotas and bridges of a StompBroker → keys in etcd: what they want there, whose a key is, and
+what must be written.
 
 Rule: pure. A key is written only if it differs; whoever is oldest has a key that several want; a key's marker changes
 with it in one transaction. Deleting a key touches another one of the resource, because only keys that are there have a
@@ -16,6 +16,7 @@ from broker.cluster.keys import Keys
 from broker.config.load import checked_entry
 from broker.metadata.port import Delete, KeyValue, Put
 
+from ..spec import bridges
 from ..spec.conditions import Condition, stands
 from ..spec.model import AddressSpec, BrokerSpec, Resource, Table, json_table
 from ..spec.names import Id
@@ -62,6 +63,15 @@ def of_quotas(resource: Resource, keys: Keys) -> dict[str, bytes]:
         who = quota["who"]
         table = entry_settings("edge.quotas", {name: value for name, value in quota.items() if name != "who"})
         found[keys.quota(who)] = encoded(checked_entry("edge.quotas", who, table, f"StompBroker {resource.id.name}"))
+    return found
+
+
+def of_bridges(resource: Resource, keys: Keys) -> dict[str, bytes]:
+    """The keys of the bridges of a StompBroker. Raises ConfigError for what the broker would refuse."""
+    found = {}
+    for bridge in resource.spec(BrokerSpec).bridges:
+        name, table = bridge["name"], bridges.settings(bridge)
+        found[keys.bridge(name)] = encoded(checked_entry("bridges", name, table, f"StompBroker {resource.id.name}"))
     return found
 
 

@@ -18,6 +18,7 @@ Spec = dict[str, Any]
 LISTENER = {"name": "stomp", "port": 61613}
 TLS = {"secretName": "web"}
 ETCD = {"endpoints": ["etcd:2379"]}
+BRIDGE = {"name": "west", "url": "stomp://west:61613", "source": "/queue/orders", "user": "bridge"}
 GOOD: dict[str, Spec] = {
     BROKER: {"etcd": ETCD},
     ACCEPTOR: {"listeners": [LISTENER]},
@@ -29,6 +30,26 @@ GOOD: dict[str, Spec] = {
 FINE: list[tuple[str, Spec]] = [
     (BROKER, {"owners": {"replicas": 1}, "replication": {"factor": 1, "minInSync": 1}}),
     (BROKER, {"redis": {"url": "redis://redis:6379"}, "settings": {"journal": {"segmentBytes": "128MiB"}}}),
+    (BROKER, {"bridges": [BRIDGE, {**BRIDGE, "name": "news", "source": "/topic/news.#", "retryMaxS": 5}]}),
+    (
+        BROKER,
+        {
+            "bridges": [
+                {
+                    **BRIDGE,
+                    "url": "wss://west:61612",
+                    "login": "a",
+                    "passcodeKey": "p",
+                    "caKey": "ca.crt",
+                    "certKey": "tls.crt",
+                    "keyKey": "tls.key",
+                    "virtualHost": "shop",
+                }
+            ],
+            "bridgesSecretName": "stomp-bridges",
+            "virtualHosts": [{"name": "shop"}],
+        },
+    ),
     (ACCEPTOR, {"autoscaling": {"maxReplicas": 4}, "service": {"type": "LoadBalancer"}}),
     (ACCEPTOR, {"listeners": [{**LISTENER, "tls": {**TLS, "clientAuth": "need", "clientCaSecretName": "ca"}}]}),
     (ADDRESS, {"settings": {"maxSizeBytes": "10MiB", "fullPolicy": "BLOCK", "rejectThresholdBytes": "20MiB"}}),
@@ -40,6 +61,10 @@ FINE: list[tuple[str, Spec]] = [
 
 def listener(**more: Any) -> Spec:
     return {"listeners": [{**LISTENER, **more}]}
+
+
+def bridge(**more: Any) -> Spec:
+    return {"bridges": [{**BRIDGE, **more}], "bridgesSecretName": "stomp-bridges"}
 
 
 def settings(**more: Any) -> Spec:
@@ -60,6 +85,18 @@ CREATED: list[tuple[str, Spec, str]] = [
     (BROKER, {"clientIds": ["*-%u-*"]}, "each of clientIds has %u"),
     (BROKER, {"virtualHosts": [{"name": "shop", "maxConnections": 0}]}, "maxConnections is 0"),
     (BROKER, {"quotas": [{"who": "user:ada", "maxLogins": 3}]}, "maxLogins of a user"),
+    (BROKER, bridge(url="stomp://ada:secret@west:61613"), "url of a bridge holds a login"),
+    (BROKER, bridge(login="ada"), "login and passcodeKey of a bridge belong together"),
+    (BROKER, bridge(certKey="tls.crt", url="wss://west"), "certKey and keyKey of a bridge belong together"),
+    (BROKER, bridge(caKey="ca.crt"), "its url has no TLS"),
+    (BROKER, bridge(filter="a = 1", direction="in", broker="rabbitmq"), "RabbitMQ has no selectors"),
+    (BROKER, bridge(source="/queue/a.*"), "source of a bridge is a wildcard"),
+    (BROKER, bridge(retryMinS=60.5), "retryMaxS of a bridge is below retryMinS"),
+    (BROKER, bridge(virtualHost="shop"), "virtualHost of a bridge is none of spec.virtualHosts"),
+    (
+        BROKER, {"bridges": [{**BRIDGE, "login": "ada", "passcodeKey": "west"}]},
+        "say which one in spec.bridgesSecretName",
+    ),
     (BROKER, {"owners": {"replicas": 2}}, "factor is above spec.owners.replicas"),
     (BROKER, {"owners": {"storage": {"size": "much"}}}, "not a quantity"),
     (BROKER, {"owners": {"storage": {"size": "0"}}}, "size is nothing"),
