@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Generator, Iterable, Sequence
+from heapq import merge
+from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -82,6 +84,13 @@ def choose(
     if down:
         best.reverse()
     return Page([(PageKey(*place), entry) for place, entry in best[: ask.limit]], total, len(best) > ask.limit)
+
+
+def merged(pages: Sequence[Page[T]], ask: Ask) -> Page[T]:
+    """The page of which these are the parts: one of each part of the list, by the same question."""
+    parts = merge(*[page.entries for page in pages], key=_place, reverse=ask.descending)
+    more = any([page.more for page in pages]) or sum([len(page.entries) for page in pages]) > ask.limit
+    return Page(list(islice(parts, ask.limit)), sum([page.total for page in pages]), more)
 
 
 def _place(entry: tuple[Any, Any]) -> Any:

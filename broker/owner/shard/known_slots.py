@@ -2,14 +2,18 @@
 slots of a large broker are at rest between two questions, and a list of 100,000 queues is as dear as its slots.
 
 Rule: a slot is looked at anew whenever `changes` of it has grown since it was looked at, or less is pending: what is
-told is never older than the question. QUESTIONS answers are kept, each for FORGET_S after it was asked for: they hold
-on to queues, also to those that are gone.
+told is never older than the question. What was found is joined group by group, and a group in which nothing has
+happened is not joined again: what is asked every two seconds costs as much as what has changed meanwhile. QUESTIONS
+answers are kept, each for FORGET_S after it was asked for: they hold on to queues, also to those that are gone. What is
+given up is given back bit by bit.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Sized
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Iterable, Sequence, Sized
+from itertools import zip_longest
+from operator import is_
 from typing import Any, Final, NamedTuple, Protocol
 
 from broker.engine.state.slot import Slot
@@ -18,9 +22,14 @@ from broker.seams.clock import Later
 QUESTIONS: Final = 8
 FORGET_S: Final = 10.0
 GROUP: Final = 16
-"""Slots at rest that are passed in one step."""
+"""Slots whose findings are joined, and given back, in one step: a page of each is 500 entries at most."""
+PASSED: Final = 128
+"""Slots at rest that are passed in one step: half a microsecond each."""
+FREES_S: Final = 0.01
+"""Between two steps of giving back."""
 
 Looking = Callable[[Slot], Generator[None, None, Any]]
+Joining = Callable[[Sequence[Any]], Any]
 
 
 class Led(Protocol):
@@ -47,6 +56,21 @@ class KnownSlot(NamedTuple):
     found: Any
 
 
+class KnownGroup(NamedTuple):
+    """joined   what was found in its slots."""
+
+    slots: list[KnownSlot]
+    joined: Any
+
+
+class KnownAnswer(NamedTuple):
+    """Of one question.    at   when it was asked.    joined   the groups."""
+
+    at: float
+    groups: list[KnownGroup]
+    joined: Any
+
+
 def _state(led: Led) -> tuple[int, int]:
     return led.changes, len(led.pending)
 
@@ -58,41 +82,82 @@ class KnownSlots:
         self._now = now
         self._later = later
         self._forgets = False
-        self._known: OrderedDict[bytes, tuple[float, dict[int, KnownSlot]]] = OrderedDict()
+        self._known: OrderedDict[bytes, KnownAnswer] = OrderedDict()
+        self._given_up: deque[KnownGroup] = deque()
 
-    def look(self, question: bytes, slots: Iterable[Led], work: Looking) -> Generator[None, None, list[Any]]:
-        """What `work` finds out about each slot, in steps."""
-        before = self._known.get(question, (0.0, {}))[1]
-        after: dict[int, KnownSlot] = {}
-        for seen, led in enumerate(slots, 1):
-            known = before.get(led.number)
-            if known is None or known.led is not led or known.state != _state(led):
-                # Begun with what is so now: what happens between the steps makes it old at once.
-                state = _state(led)
-                known = KnownSlot(led, state, (yield from work(led.shown)))
-            after[led.number] = known
-            if not seen % GROUP:
+    def look(self, question: bytes, slots: Iterable[Led], work: Looking, join: Joining) -> Generator[None, None, Any]:
+        """What `work` finds out about each slot, joined, in steps.
+
+        join   makes one finding of several (of none, too), which is joined with others again. What it is given, and
+        what is returned, is kept: nobody may change it."""
+        before = self._known.get(question)
+        known = {each.led.number: each for group in before.groups for each in group.slots} if before is not None else {}
+        groups: list[KnownGroup] = []
+        looked = before is None
+        for start, some in _groups(list(slots)):
+            after: list[KnownSlot] = []
+            for led in some:
+                found = known.get(led.number)
+                if found is None or found.led is not led or found.state != _state(led):
+                    # Begun with what is so now: what happens between the steps makes it old at once.
+                    state = _state(led)
+                    found = KnownSlot(led, state, (yield from work(led.shown)))
+                after.append(found)
+            old = before.groups[len(groups)] if before is not None and len(groups) < len(before.groups) else None
+            if old is not None and _same(old.slots, after):
+                groups.append(old)
+            else:
+                looked = True
+                groups.append(KnownGroup(after, join([each.found for each in after])))
                 yield
-        self._keep(question, after)
-        return [known.found for known in after.values()]
+            if not (start + GROUP) % PASSED:
+                yield
+        if before is None or looked or len(groups) != len(before.groups):
+            joined = join([group.joined for group in groups])
+        else:
+            joined = before.joined
+        if self._later is not None:
+            self._keep(question, KnownAnswer(self._now(), groups, joined))
+        return joined
 
     def _forget(self) -> None:
         now = self._now()
-        for old in [asked for asked, (at, _) in self._known.items() if at + FORGET_S <= now]:
-            del self._known[old]
+        for old in [asked for asked, known in self._known.items() if known.at + FORGET_S <= now]:
+            self._give_up(self._known.pop(old).groups)
         self._forgets = False
         self._forget_soon()
+
+    def _give_up(self, groups: Iterable[KnownGroup]) -> None:
+        begins = not self._given_up
+        self._given_up.extend(groups)
+        if begins:
+            self._free()
+
+    def _free(self) -> None:
+        """A group at a time: all of an answer may be 100,000 entries, which take 15 ms to give back."""
+        if self._given_up:
+            self._given_up.popleft()
+        if self._given_up and self._later is not None:
+            self._later(FREES_S, self._free)
 
     def _forget_soon(self) -> None:
         if self._known and not self._forgets and self._later is not None:
             self._forgets = True
             self._later(FORGET_S, self._forget)
 
-    def _keep(self, question: bytes, found: dict[int, KnownSlot]) -> None:
-        if self._later is None:
-            return
-        self._known[question] = (self._now(), found)
-        self._known.move_to_end(question)
+    def _keep(self, question: bytes, found: KnownAnswer) -> None:
+        old = self._known.pop(question, None)
+        self._known[question] = found
+        if old is not None:
+            self._give_up([was for was, now in zip_longest(old.groups, found.groups) if was is not now and was])
         while len(self._known) > QUESTIONS:
-            self._known.popitem(last=False)
+            self._give_up(self._known.popitem(last=False)[1].groups)
         self._forget_soon()
+
+
+def _groups(slots: list[Led]) -> Iterable[tuple[int, list[Led]]]:
+    return [(start, slots[start : start + GROUP]) for start in range(0, len(slots), GROUP)]
+
+
+def _same(before: Sequence[KnownSlot], after: Sequence[KnownSlot]) -> bool:
+    return len(before) == len(after) and all(map(is_, before, after))

@@ -7,14 +7,13 @@ with the question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from broker.core.address import Routing
-from broker.core.pages import PIECE, ROWS, Ask, Page, PageKey, choose
+from broker.core.pages import PIECE, ROWS, Ask, Page, PageKey, choose, merged
 from broker.engine.address.address_settings import first_said
 from broker.engine.address.named_by import NamedBy
 from broker.engine.consumers.consumer import Consumer
@@ -25,6 +24,7 @@ from broker.engine.state import portrait
 from broker.engine.state.depth import busy
 from broker.engine.state.slot import Slot
 from broker.engine.state.slot_address import Address
+from broker.engine.state.slot_counters import Counters
 from broker.engine.state.tx_parts import Prepared
 from broker.engine.state.why_queue_waits import why
 from broker.seams.clock import Clock, Later
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-QUEUES = 500
-"""Looked at in one step: they cost half a microsecond each, or two where it is asked which ones may be seen."""
+QUEUES = 250
+"""Looked at in one step: they cost half a microsecond each, or two where it is asked which ones may be seen, and a
+message that comes meanwhile waits for two or three such steps."""
+_SUMS = ("addresses", "queues", "consumers", "waiting", "delivering", "scheduled", "paused", "bytes")
 
 Question = Mapping[str, Any]
 """`kind` (KINDS), for lists `limit`, `sort`, `descending`, `after`, and filters (see each list).
@@ -119,10 +121,13 @@ class Views:
         def best(slot: Slot) -> Generator[None, None, Page[tuple[Slot, T]]]:
             return choose(of(slot), ask, value, name, keep)
 
-        pages = yield from self._known.look(msgspec.json.encode(question), self._led(), best)
-        total, more = sum([each.total for each in pages]), any([each.more for each in pages])
-        page = yield from choose(_used_up(pages), ask, lambda entry: entry[0].value, lambda entry: entry[0].name)
-        return Page([entry for _, entry in page.entries], total, more or page.more)
+        def join(pages: Sequence[Page[tuple[Slot, T]]]) -> Page[tuple[Slot, T]]:
+            return merged(pages, ask)
+
+        page: Page[tuple[Slot, T]] = yield from self._known.look(
+            msgspec.json.encode(question), self._led(), best, join
+        )  # fmt: skip
+        return page
 
     def _entries(self, of: Callable[[Slot], Iterable[Any]], most: int = PIECE) -> Iterator[list[tuple[Slot, Any]]]:
         """(slot, entry) for all entries, so many at a time."""
@@ -242,33 +247,25 @@ class Views:
 
     def totals(self, _: Question) -> Work:
         """Counts of everything, and what the slots have done since the start."""
-        sums = dict.fromkeys(
-            ("addresses", "queues", "consumers", "messages", "waiting", "delivering", "scheduled", "paused", "bytes"), 0
-        )
-        done: dict[str, int] = {}
-        for slot in self._slots():
-            sums["addresses"] += len(slot.addresses)
-            sums["consumers"] += len(slot.consumers)
-            for name in slot.counters.__slots__:
-                done[name] = done.get(name, 0) + getattr(slot.counters, name)
-        for found in (yield from self._known.look(b"totals", self._led(), _sums)):
-            for name, count in found.items():
-                sums[name] += count
-        sums["messages"] = sums["waiting"] + sums["delivering"] + sums["scheduled"]
+        sums, done = yield from self._known.look(b"totals", self._led(), _sums, _added)
+        messages = sums["waiting"] + sums["delivering"] + sums["scheduled"]
         journal = self._shard.journal
         disk = {"bytes": journal.disk_bytes(), "free": journal.free_bytes, "space": journal.space.name.lower()}
         timed = self._shard.latencies
         latency = timed.told() if timed is not None else {}
-        return {**sums, "since_start": done, "disk": disk, "latency": latency, "slots": len(self._shard.engines)}
+        return {
+            **sums, "messages": messages, "since_start": {**done}, "disk": disk, "latency": latency,
+            "slots": len(self._shard.engines),
+        }  # fmt: skip
 
     def kept(self, question: Question) -> Work:
         """What edge.quotas counts, by whom it counts for (kept.py). fronts: of names of durable subscriptions →
         user."""
         fronts = question["fronts"]
         found = yield from self._known.look(
-            msgspec.json.encode(question), self._led(), lambda slot: kept_of_slot(slot, fronts)
+            msgspec.json.encode(question), self._led(), lambda slot: kept_of_slot(slot, fronts), sum_of
         )
-        return {"kept": sum_of(found)}
+        return {"kept": sum_of([found])}
 
 
 def busy_addresses(shard: Shard) -> Iterator[dict[str, Any] | None]:
@@ -281,15 +278,6 @@ def _queues_of(slot: Slot) -> Iterator[list[tuple[Slot, Queue]]]:
     """All that an address leads to."""
     for piece in _pieces(slot, list(slot.queues.values()), QUEUES):
         yield [entry for entry in piece if not entry[1].hidden]
-
-
-def _used_up(pages: list[Page[T]]) -> Iterator[list[tuple[PageKey, T]]]:
-    """What the pages of all slots hold, so much at a time; what is not kept (KnownSlots) is given back bit by bit."""
-    pages.reverse()
-    while pages:
-        entries = iter(pages.pop().entries)
-        while piece := list(islice(entries, PIECE)):
-            yield piece
 
 
 def _pieces(slot: Slot, entries: list[T], most: int) -> Iterator[list[tuple[Slot, T]]]:
@@ -305,8 +293,20 @@ def _pieces(slot: Slot, entries: list[T], most: int) -> Iterator[list[tuple[Slot
         yield [(slot, entry) for entry in piece]
 
 
-def _sums(slot: Slot) -> Generator[None, None, dict[str, int]]:
-    """Of the queues of a slot."""
+def _added(parts: Sequence[tuple[dict[str, int], dict[str, int]]]) -> tuple[dict[str, int], dict[str, int]]:
+    """What _sums() says, of several slots."""
+    sums, done = dict.fromkeys(_SUMS, 0), dict.fromkeys(Counters.__slots__, 0)
+    for its, did in parts:
+        for name, count in its.items():
+            sums[name] += count
+        for name, count in did.items():
+            if count:
+                done[name] += count
+    return sums, done
+
+
+def _sums(slot: Slot) -> Generator[None, None, tuple[dict[str, int], dict[str, int]]]:
+    """Of a slot: what is there, and what it has done since the start."""
     queues = list(slot.queues.values())
     seen = waiting = delivering = scheduled = paused = nbytes = 0
     # Used up, as in _pieces().
@@ -329,10 +329,11 @@ def _sums(slot: Slot) -> Generator[None, None, dict[str, int]]:
             paused += queue.paused
             nbytes += queue.nbytes + pages.nbytes
         yield
-    return {
-        "queues": seen, "waiting": waiting, "delivering": delivering, "scheduled": scheduled, "paused": paused,
-        "bytes": nbytes,
+    sums = {
+        "addresses": len(slot.addresses), "consumers": len(slot.consumers), "queues": seen, "waiting": waiting,
+        "delivering": delivering, "scheduled": scheduled, "paused": paused, "bytes": nbytes,
     }  # fmt: skip
+    return sums, {name: getattr(slot.counters, name) for name in Counters.__slots__}
 
 
 def _name_row(_: Slot, queue: Queue) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from broker.core.pages import Ask, choose
+from broker.core.pages import Ask, choose, merged
 
 
 def page(pieces, ask: Ask, keep=None):
@@ -46,3 +46,16 @@ def test_what_comes_meanwhile_shifts_nothing():
     entries.insert(0, ("new", 0))
     second, _ = page([entries], Ask(3, after=first.entries[-1][0]))
     assert [entry[1] for _, entry in second.entries] == [3, 4, 5]
+
+
+def test_the_pages_of_parts_are_the_page_of_all():
+    random = Random(3)
+    for _ in range(100):
+        entries = [(f"n{n}", random.randint(0, 5)) for n in range(random.randint(0, 40))]
+        parts = [entries[at::3] for at in range(3)]
+        ask = Ask(random.randint(1, 9), "", random.random() < 0.5)
+        whole, _ = page([entries], ask)
+        assert merged([page([part], ask)[0] for part in parts], ask) == whole
+        twice = merged([merged([page([part], ask)[0] for part in parts[:2]], ask), page([parts[2]], ask)[0]], ask)
+        assert twice == whole
+    assert merged([], Ask(3)) == page([], Ask(3))[0]

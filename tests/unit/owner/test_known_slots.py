@@ -11,7 +11,7 @@ import pytest
 from broker.core.address import Outcome
 from broker.core.commands import Act, Disconnect, Manage, Settle
 from broker.owner.shard import known_slots
-from broker.owner.shard.known_slots import FORGET_S, KnownSlots
+from broker.owner.shard.known_slots import FORGET_S, GROUP, KnownSlots
 from broker.owner.shard.views import Views
 from tests.unit.engine.world import INDIVIDUAL, World, bodies
 
@@ -93,16 +93,21 @@ class Looks:
         self.seen: list[int] = []
         self.timers: list[Any] = []
         self.now = 0.0
+        self.joined = 0
         self.known = KnownSlots(lambda: self.now, lambda seconds, then: self.timers.append(then))
 
     def work(self, slot: Any) -> Any:
         self.seen.append(slot.number)
         yield
-        return slot.number
+        return [slot.number]
+
+    def join(self, parts: Any) -> list[int]:
+        self.joined += 1
+        return [number for part in parts for number in part]
 
     def ask(self, question: bytes = b"q", between: Any = None) -> list[int]:
         self.seen.clear()
-        work = self.known.look(question, iter(self.slots), self.work)
+        work = self.known.look(question, iter(self.slots), self.work, self.join)
         while True:
             try:
                 next(work)
@@ -134,6 +139,40 @@ def test_what_happens_while_it_is_looked_at_makes_it_old():
 
     looks.ask(between=happens)
     assert looks.ask() and looks.seen == [0]
+
+
+def test_what_was_found_is_joined_where_something_has_happened():
+    looks = Looks(3 * GROUP + 1)
+    everything = looks.ask()
+    assert looks.joined == 4 + 1, "each group, and these"
+    looks.joined = 0
+    assert looks.ask() is everything and looks.joined == 0
+    looks.slots[GROUP].changes += 1
+    assert looks.ask() == everything and looks.joined == 2
+    del looks.slots[GROUP:]
+    looks.joined = 0
+    assert looks.ask() == list(range(GROUP)) and looks.joined == 1, "the last groups have gone"
+    looks.slots.clear()
+    assert looks.ask() == []
+
+
+def test_what_is_given_up_goes_bit_by_bit(monkeypatch):
+    monkeypatch.setattr(known_slots, "QUESTIONS", 1)
+    looks = Looks(3 * GROUP)
+    looks.ask(b"a")
+    groups = looks.known._known[b"a"].groups
+    looks.ask(b"b")
+    looks.timers.clear()
+    (known,) = looks.known._known
+    assert known == b"b" and [*looks.known._given_up] == groups[1:], "one in each step"
+    looks.known._free()
+    looks.timers.pop()()
+    assert not looks.known._given_up and not looks.timers
+    for slot in looks.slots:
+        slot.changes += 1
+    before = looks.known._known[b"b"].groups
+    looks.ask(b"b")
+    assert [*looks.known._given_up] == before[1:], "what was found before, too"
 
 
 def test_nothing_is_held_for_longer_than_somebody_asks(monkeypatch):

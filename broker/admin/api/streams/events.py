@@ -57,15 +57,16 @@ class EventStream:
         """Not told yet: the newest of each. The bytes are shared between streams."""
         self.waiting = asyncio.Event()
 
-    def tell(self, path: str, answer: bytes) -> None:
-        """Whatever is not what it heard last."""
+    def tell(self, path: str, answer: bytes) -> bool:
+        """Whatever is not what it heard last. True: it is to be written."""
         if self.heard.get(path) == answer:
-            return
+            return False
         self.heard[path] = answer
         for nth, watched in enumerate(self.watched):
             if watched == path:
                 self.news[nth] = answer
         self.waiting.set()
+        return True
 
 
 class Events:
@@ -186,9 +187,10 @@ class Events:
                     known = self._known[key] = LastAnswer(
                         max(EVERY_S, RESTS * (loop.time() - began)) + loop.time(), answer
                     )
-                for stream in self._streams:
-                    if key[0] in stream.watched and _key(key[0], stream.who) == key:
-                        stream.tell(key[0], known.answer)
+                for stream in list(self._streams):
+                    its = key[0] in stream.watched and _key(key[0], stream.who) == key
+                    if its and stream.tell(key[0], known.answer):
+                        await asyncio.sleep(0)  # to write to many at once would be a step of a millisecond
             due = min((known.due for known in self._known.values()), default=0.0)
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(max(due, loop.time() + 0.05)):
