@@ -30,6 +30,8 @@ VALUES: dict[str, Callable[[Session], Any]] = {
 }
 
 
+ENDED = 10
+"""Connections that are ended in one step."""
 PAUSED = {
     "owner": "the owner has much to do",
     "busy": "the owner has much to do for one of its addresses",
@@ -51,10 +53,11 @@ class Clients:
         self._name = name
 
     def answer(self, question: Mapping[str, Any]) -> Work:
-        """Kinds: connections, connection, clients, acceptors; and disconnect (`id`, `why`)."""
+        """Kinds: connections, connection, clients, acceptors; disconnect (`id`, `why`) and disconnect_some (`user` or
+        `peer`, `limit`, `why`)."""
         kinds = {
             "connections": self._connections, "connection": self._connection, "clients": self._totals,
-            "acceptors": self._ports, "disconnect": self._disconnect,
+            "acceptors": self._ports, "disconnect": self._disconnect, "disconnect_some": self._disconnect_some,
         }  # fmt: skip
         return kinds[question["kind"]](question)
 
@@ -75,9 +78,7 @@ class Clients:
         part, user, peer, blocked = question.get("q", ""), *map(question.get, ("user", "peer", "blocked"))
 
         def keep(session: Session) -> bool:
-            if user is not None and session.principal != user:
-                return False
-            if peer is not None and not _comes_from(session, peer):
+            if not _is_of(session, user, peer):
                 return False
             if blocked is not None and bool(_blocked_by(session)) is not blocked:
                 return False
@@ -109,6 +110,22 @@ class Clients:
     def _disconnect(self, question: Mapping[str, Any]) -> Work:
         yield
         return {"ended": self._is_asked(question) and self.disconnect(question["id"], question["why"])}
+
+    def _disconnect_some(self, question: Mapping[str, Any]) -> Work:
+        user, peer, why = question.get("user"), question.get("peer"), question["why"]
+        ended = 0
+        for piece in self._pieces():
+            for session in piece:
+                if session.closed or session.leaving or not _is_of(session, user, peer):
+                    continue
+                if ended >= question["limit"]:
+                    return {"ended": ended, "more": True}
+                session.fail(Code.DISCONNECTED, why)
+                ended += 1
+                if not ended % ENDED:
+                    yield
+            yield
+        return {"ended": ended, "more": False}
 
     def _is_asked(self, question: Mapping[str, Any]) -> bool:
         """A question about one connection goes to all other edges (link/edge_relay.py), each of which has its own of
@@ -156,6 +173,11 @@ def _blocked_by(session: Session) -> list[str]:
     full = session.blocked.awaited() if session.blocked is not None else []
     told = [f"address {address} is full" for address in full]
     return told + [PAUSED[why] for why in sorted(session.intake.held_by) if why in PAUSED]
+
+
+def _is_of(session: Session, user: str | None, peer: str | None) -> bool:
+    """None: of any."""
+    return (user is None or session.principal == user) and (peer is None or _comes_from(session, peer))
 
 
 def _comes_from(session: Session, peer: str) -> bool:

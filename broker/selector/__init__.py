@@ -5,6 +5,7 @@ consumers or sessions.
 """
 
 from .index import Asking, Index
+from .parser import conjunction
 from .predicate import NOTHING, WORDS, Predicate, compile, stored
 
-__all__ = ["NOTHING", "WORDS", "Asking", "Index", "Predicate", "compile", "stored"]
+__all__ = ["NOTHING", "WORDS", "Asking", "Index", "Predicate", "compile", "conjunction", "stored"]

@@ -54,6 +54,13 @@ def parse(text: str, most: int = MAX_WORDS) -> Parsed:
     return Parsed(parser.whole(), convert)
 
 
+def conjunction(text: str, *others: str) -> str:
+    """What `text`, a selector, and all of the other conditions say together; these have no words in front."""
+    start = _prefixes(text)[0]
+    # A comment at the end of it ends with its line.
+    return text[:start] + " AND ".join([f"({text[start:]}\n)", *[f"({other})" for other in others]])
+
+
 def _prefixes(text: str) -> tuple[int, bool | None, bool]:
     """Where the condition begins, and what stands before it; the last of two that contradict each other counts."""
     at, convert, hyphenated = 0, None, False

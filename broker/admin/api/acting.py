@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.admin.desk import carrying, letters
-from broker.admin.desk.carrying import MoveOrder, MoveReport, MoveSource, MoveTarget
+from broker.admin.desk.carrying import MoveOrder, MovePreview, MoveReport, MoveSource, MoveTarget
 from broker.admin.desk.desk import Desk
 from broker.core.address import RECURRING, TEMPORARY, Routing
 from broker.core.commands import Act, Command, Manage, Publish
@@ -19,11 +19,11 @@ from broker.core.ids import slot_of
 from broker.core.numbers import natural
 from broker.core.virtual_host import host_of
 from broker.seams.clock import Clock
-from broker.selector import compile
+from broker.selector import compile, conjunction
 from broker.wire.rules import RESERVED
 
 from .access import Who
-from .calls import DOTS, ApiOp, Call
+from .calls import DOTS, ApiOp, Call, named
 from .params import Param
 from .problems import Problem, bad_value, unknown
 from .reading import EDGE, FQQN, Reading, absent
@@ -31,6 +31,7 @@ from .reading import EDGE, FQQN, Reading, absent
 MAX_IDS = 200
 MOST = 1_000_000
 AT_ONCE = 100_000
+ENDED = 1000
 
 _SELECTOR = Param("selector", "only messages that match (docs/selectors.md)")
 _IDS = Param("ids", f"only these messages, by their ids (at most {MAX_IDS})", "texts")
@@ -40,6 +41,12 @@ _LIMIT = Param(
 )  # fmt: skip
 _RATE = Param("rate", "messages a second at most; after 30 s it answers `more`", "number", least=1, most=MOST)
 _CHOICE = (_SELECTOR, _IDS, _LIMIT, _RATE)
+_DRY_RUN = Param(
+    "dry_run", "nothing is done: `preview` says how many it would be (of the first "
+    f"{carrying.LOOKED:,}; `complete`: there are no others), and what the first of them are", "flag", False,
+)  # fmt: skip
+_NOTED = {"address": "origin", "queue": "origin_queue", "reason": "reason"}
+"""What the audit log calls that of which a retry is."""
 COPIED_S = 300
 """The longest that a copy with a rate may take: it begins anew when it is asked for again."""
 _FORCE = Param("force", "also if somebody consumes it: consumers get an ERROR", "flag", False)
@@ -70,16 +77,18 @@ class Acting:
             ApiOp("POST", one + "/resume", "resume-queue", "It hands out messages again.", self._acts(Act.RESUME),
                   "Done"),
             ApiOp("POST", one + "/purge", "purge-queue", "With nothing said: everything goes at once, also what "
-                  "consumers hold. Else: what waits and matches.", self.purge, "Carried", body=_CHOICE),
+                  "consumers hold. Else: what waits and matches.", self.purge, "Carried", body=(*_CHOICE, _DRY_RUN)),
             ApiOp("POST", one + "/move", "move-messages", "To another address or queue.", self.move, "Carried",
-                  body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE)),
+                  body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE, _DRY_RUN)),
             ApiOp("POST", one + "/copy", "copy-messages", "The same; they stay here as well.", self.copy, "Carried",
-                  body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE)),
+                  body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE, _DRY_RUN)),
             ApiOp("POST", one + "/retry", "retry-messages", "Dead letters go back to where they come from, in order.",
                   self.retry, "Carried", body=(Param("address", "only what comes from this address"),
-                                               Param("reason", "only what left for this reason"), *_CHOICE)),
+                                               Param("queue", "only what comes from this queue of its address"),
+                                               Param("reason", "only what left for this reason"), *_CHOICE, _DRY_RUN)),
             ApiOp("POST", one + "/expire", "expire-messages", "They count as expired now: they go to the expiry "
-                  "address of their queue, or are gone where it has none.", self.expire, "Carried", body=_CHOICE),
+                  "address of their queue, or are gone where it has none.", self.expire, "Carried",
+                  body=(*_CHOICE, _DRY_RUN)),
             ApiOp("POST", "/addresses/{address}/messages", "send-message", "Sends messages: one, or some that were "
                   "exported.", self.send, "Sent",
                   body=(Param("body", "text", default=""), Param("headers", "NAME:VALUE each", "texts"),
@@ -89,6 +98,11 @@ class Acting:
                         Param("exported", "messages as GET messages?raw=true tells them", "messages")), status=201),
             ApiOp("DELETE", "/connections/{id}", "disconnect", "Ends a connection with an ERROR.", self.disconnect,
                   "Done", query=(EDGE,), administrators=True),
+            ApiOp("DELETE", "/connections", "disconnect-some", "Ends all connections of a user, or from an address, of "
+                  "all edges, with an ERROR.", self.disconnect_some, "Disconnected",
+                  query=(Param("user", "of this user"), Param("peer", "from this address, with or without its port"),
+                         EDGE, Param("limit", "at most so many of each edge; `more` says whether some are left",
+                                     "number", ENDED, least=1, most=ENDED)), administrators=True),
         ]  # fmt: skip
 
     # ── queues ─────────────────────────────────────────────────────────────────────────────────────
@@ -150,6 +164,11 @@ class Acting:
         if body.keys().isdisjoint(choice.name for choice in _CHOICE):
             rows = await self._parts(call)
             call.noted.update(before=_before(rows))
+            if body["dry_run"]:
+                call.body["limit"] = carrying.FIRST
+                told = await self._preview(call, lambda _: MoveOrder(lambda _: None, gone=True), moving=False)
+                told["preview"].update(count=sum([row["messages"] for row in rows]), complete=True)
+                return {**told, "more": False}
             for row in rows:
                 await self._manage(row["slot"], Act.PURGE, row["address"], row["name"])
             done = sum([row["messages"] for row in rows])
@@ -177,10 +196,12 @@ class Acting:
 
     async def copy(self, call: Call) -> Any:
         to, rate, limit = self._target(call), call.body.get("rate", 0), call.body.get("limit", AT_ONCE)
+        if call.body["dry_run"]:
+            return await self._preview(call, lambda _: MoveOrder(lambda _: to, copied=True), moving=False)
         if rate and limit > rate * COPIED_S:
             raise bad_value("limit", str(limit), f"at most {COPIED_S} times the rate: a copy that is cut begins anew")
         report = MoveReport()
-        for source, _, selector in await self._sources(call, moving=False):
+        for source, _, selector in await self._sources(call, None, moving=False):
             if limit - report.done <= 0:
                 report.stops()
                 break
@@ -190,11 +211,8 @@ class Acting:
         return report.data()
 
     async def retry(self, call: Call) -> Any:
-        address, reason = call.body.get("address"), call.body.get("reason")
-        call.noted.update(
-            {name: value for name, value in (("origin", address), ("reason", reason)) if value is not None}
-        )
-
+        given = {name: call.body[name] for name in letters.NAMED if name in call.body}
+        call.noted.update({_NOTED[name]: value for name, value in given.items()})
         host = host_of(call.path["queue"])
 
         def back(origin: letters.DeadLetterOrigin) -> MoveTarget | None:
@@ -204,16 +222,17 @@ class Acting:
                 return None
             return MoveTarget(origin.address, origin.queue or None)
 
-        def asked(origin: letters.DeadLetterOrigin) -> bool:
-            return (address is None or origin.address == address) and (reason is None or origin.reason == reason)
+        return await self._carry(call, lambda _: MoveOrder(back, bare=True), letters.comes_from(given))
 
-        return await self._carry(call, lambda _: MoveOrder(back, bare=True, asked=asked))
-
-    async def _carry(self, call: Call, order: Callable[[dict[str, Any]], MoveOrder]) -> Any:
-        """order: by the part of the queue."""
+    async def _carry(
+        self, call: Call, order: Callable[[dict[str, Any]], MoveOrder], condition: str | None = None
+    ) -> Any:
+        """order: by the part of the queue.    condition: of all messages that it is about."""
+        if call.body["dry_run"]:
+            return await self._preview(call, order, condition, moving=True)
         report = MoveReport()
         limit = call.body.get("limit", AT_ONCE)
-        for source, row, selector in await self._sources(call, moving=True):
+        for source, row, selector in await self._sources(call, condition, moving=True):
             if limit - report.done <= 0 or report.late:
                 report.stops()
                 break
@@ -222,7 +241,21 @@ class Acting:
             call.noted.update(done=report.done)
         return report.data()
 
-    async def _sources(self, call: Call, moving: bool) -> list[tuple[MoveSource, dict[str, Any], str | None]]:
+    async def _preview(
+        self, call: Call, order: Callable[[dict[str, Any]], MoveOrder], condition: str | None = None, *, moving: bool
+    ) -> Any:
+        """What it would be, by the same filters; refused where that would be."""
+        report, limit = MovePreview(), call.body.get("limit", MOST)
+        call.noted.update(dry_run=True)
+        for source, row, selector in await self._sources(call, condition, moving=moving):
+            if report.cut:
+                break
+            await carrying.preview(self._desk, source, order(row), selector, limit, report)
+        return report.data()
+
+    async def _sources(
+        self, call: Call, condition: str | None, *, moving: bool
+    ) -> list[tuple[MoveSource, dict[str, Any], str | None]]:
         rows = await self._parts(call)
         call.noted.update(before=_before(rows))
         selector = call.body.get("selector")
@@ -242,7 +275,7 @@ class Acting:
                 raise _cannot(row, "another consumer has it for itself (exclusive)", "disconnect that first")
             if ids is not None and row["slot"] not in ids:
                 continue
-            wanted = both(selector, ids[row["slot"]] if ids is not None else None)
+            wanted = both(selector, ids[row["slot"]] if ids is not None else None, condition)
             found.append((MoveSource(row["slot"], row["address"], row["name"], row["last_message"]), row, wanted))
         return found
 
@@ -304,6 +337,21 @@ class Acting:
             raise unknown("connection", id, "it has ended; GET connections lists those of now")
         return {"name": id, "address": "", "done": True}
 
+    async def disconnect_some(self, call: Call) -> Any:
+        query = call.query
+        if "user" not in query and "peer" not in query:
+            raise Problem(
+                400, "missing-parameter", "Missing parameter", "the query has neither `user` nor `peer`",
+                "say whose connections shall end", parameter="user",
+            )  # fmt: skip
+        why = f"{call.who.name} has ended this connection"
+        answers, missing = await self._reading.of_clients({"kind": "disconnect_some", **query, "why": why})
+        if missing and not answers:
+            raise absent(missing, "ask again when it is back")
+        done = sum([answer["ended"] for answer in answers])
+        call.noted.update(of=query, done=done)
+        return {"done": done, "more": any([answer["more"] for answer in answers]), "missing": named(missing)}
+
     def _check_reserved(self, what: str, name: str) -> None:
         """Raises Problem where a message would be dropped, or found by nobody."""
         if name.startswith((RECURRING, TEMPORARY)):
@@ -348,9 +396,8 @@ def by_slot(ids: list[str] | None) -> dict[int, list[int]] | None:
     return found
 
 
-def both(selector: str | None, ids: list[int] | None) -> str | None:
-    """A selector for what matches and is one of these; None: everything."""
-    if ids is None:
-        return selector or None
-    named = " OR ".join(f"AMQMessageID = {id}" for id in sorted(set(ids)))
-    return f"({selector}) AND ({named})" if selector else named
+def both(selector: str | None, ids: list[int] | None, condition: str | None = None) -> str | None:
+    """A selector for what matches, is one of these and meets the condition; None: everything."""
+    named = " OR ".join(f"AMQMessageID = {id}" for id in sorted(set(ids))) if ids is not None else None
+    wanted = [text for text in (selector, named, condition) if text]
+    return conjunction(*wanted) if len(wanted) > 1 else next(iter(wanted), None)

@@ -92,7 +92,16 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     ),
     "DeadLetterGroup": _object(address=TEXT, queue=TEXT, reason=TEXT, count=NUMBER),
     "Done": _object(name=TEXT, address=TEXT, done=FLAG),
-    "Carried": _object(done=NUMBER, more=FLAG, left=_many("Left")),
+    "Carried": {
+        "type": "object",
+        "required": ["done", "more", "left"],
+        "properties": {
+            "done": NUMBER, "more": FLAG, "left": _many("Left"),
+            "preview": _object(count=NUMBER, complete=FLAG, first=_many("Message")),
+        },
+        "additionalProperties": False,
+    },
+    "Disconnected": _object(done=NUMBER, more=FLAG, missing=_many("Missing")),
     "Left": _object(why=TEXT, count=NUMBER),
     "Sent": _object(address=TEXT, sent=NUMBER),
     "Setting": _object(

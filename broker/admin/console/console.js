@@ -163,13 +163,12 @@ async function dead() {
   const rows = told.queues.flatMap((q) => (q.groups.length ? q.groups : [{ address: "", queue: "", reason: "", count: q.messages }])
     .map((g) => ({ ...g, in: fqqn(q) })));
   const retry = (r) => (r.address ? el("button", { "aria-label": `Retry ${r.address}, ${r.reason}`, onclick: () => retried(r.in, r) }, "Retry") : "");
-  const from = (r) => (r.queue && r.queue !== r.address ? `${r.address}::${r.queue}` : r.address);
   return [
     el("h1", {}, "Dead letters"), missing(told),
     el("p", { class: "soft" }, told.complete && told.queues.every((q) => q.complete) ? "By where they come from and why."
       : "By where they come from and why; there are more than are counted here."),
     table([
-      { title: "From", text: true, cell: (r) => (r.address ? el("a", { href: `#queue/${part(from(r))}` }, from(r)) : "not known") },
+      { title: "From", text: true, cell: (r) => (r.address ? el("a", { href: `#queue/${part(whence(r))}` }, whence(r)) : "not known") },
       { title: "Why", text: true, cell: (r) => r.reason || "—" }, { title: "Messages", num: true, cell: (r) => count(r.count) },
       { title: "Are in", text: true, cell: (r) => el("a", { href: `#queue/${part(r.in)}` }, r.in) },
       { title: "Do", cell: retry },

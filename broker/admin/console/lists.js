@@ -199,6 +199,7 @@ const connectionColumns = (by) => [
   { title: "From", text: true, sort: by("peer"), cell: (r) => r.peer },
   { title: "User", text: true, sort: by("user"), cell: (r) => r.user || "—" },
   { title: "Client-id", text: true, optional: true, sort: by("client_id"), cell: (r) => r.client_id || "—" },
+  { title: "STOMP", optional: true, cell: (r) => r.version || "—" },
   { title: "Subscriptions", num: true, sort: by("subscriptions"), cell: (r) => count(r.subscriptions) },
   { title: "Read", num: true, optional: true, sort: by("bytes_in"), cell: (r) => bytes(r.bytes_in) },
   { title: "Cannot send on", text: true, optional: true, cell: (r) => r.blocked_by.join("; ") || "—" },

@@ -29,7 +29,8 @@ function carrying(name, at) {
   const said = () => (own.selector ? `Messages that match ${own.selector}` : "All messages that wait");
   const go = (what, text, more, done) => async () => {
     const given = more();
-    if (given && await confirmed(text, `${said()} ${given.why}. The first of them are listed on this page.`, name)) {
+    const seen = given && await foreseen(`${at}/${what}`, { ...which(), ...given.body });
+    if (seen && await confirmed(text, `${said()} ${given.why}: ${seen.count}. The first of them are listed on this page.`, name)) {
       act(() => api("POST", `${at}/${what}`, { ...which(), ...given.body }), (t) => `${count(t.done)} messages ${done}`);
     }
   };
@@ -47,16 +48,29 @@ function carrying(name, at) {
     own.selector ? el("button", { class: "danger", onclick: go("purge", "Delete", () => ({ why: "will be gone", body: {} }), "deleted") }, "Delete what matches") : []);
 }
 
-// Shows the first of those that come from there, before they go back.
+// What it would be about: how many in words, and lines of the first. null: it would be refused, which is said.
+async function foreseen(path, body) {
+  try {
+    const { preview, left } = await api("POST", path, { ...body, dry_run: true });
+    return { count: `${count(preview.count)}${preview.complete ? "" : " or more"}`, lines: [
+      ...preview.first.map((row) => `${row.id}: ${row.large ? "large" : shown(row)}`), ...left.map((l) => `${count(l.count)} stay: ${l.why}`)] };
+  } catch (error) {
+    say(String(error.message || error));
+    return null;
+  }
+}
+
+const whence = (group) => (group.queue && group.queue !== group.address ? `${group.address}::${group.queue}` : group.address);
+
+// Shows what goes back before it does; both are the broker's answer to the same question.
 async function retried(name, group) {
-  const at = `/queues/${part(name)}`;
-  const chosen = `_AMQ_ORIG_ADDRESS = '${group.address.replaceAll("'", "''")}'`;
-  const first = await api("GET", `${at}/messages?limit=3&preview=80&selector=${part(chosen)}`).catch(() => ({ items: [] }));
-  const lines = first.items.map((row) => `${row.id}: ${row.large ? "large" : shown(row)}`);
-  const text = `${count(group.count)} messages go back to ${group.address}${group.reason ? `; they left for: ${group.reason}` : ""}.`;
-  if (!await filled(`Retry ${group.address}`, [text, ...(lines.length ? ["The first from there:", ...lines] : [])].join("\n"), [], "Retry")) return;
-  act(() => api("POST", `${at}/retry`, { address: group.address, ...(group.reason ? { reason: group.reason } : {}) }),
-    (t) => `${count(t.done)} messages are back in ${group.address}`);
+  const at = `/queues/${part(name)}/retry`;
+  const body = { address: group.address, queue: group.queue, reason: group.reason };
+  const seen = await foreseen(at, body);
+  if (!seen) return;
+  const text = `${seen.count} messages go back to ${whence(group)}${group.reason ? `; they left for: ${group.reason}` : ""}.`;
+  if (!await filled(`Retry ${group.address}`, [text, ...(seen.lines.length ? ["The first of them:", ...seen.lines] : [])].join("\n"), [], "Retry")) return;
+  act(() => api("POST", at, body), (t) => `${count(t.done)} messages are back in ${whence(group)}`);
 }
 
 async function queue(name) {
@@ -85,7 +99,7 @@ async function queue(name) {
           act(() => api("DELETE", at), () => { location.hash = "#queues"; return "deleted"; });
         } } }, "Delete")),
     groups.length ? [el("h2", {}, "Dead letters"), table([
-      { title: "From", text: true, cell: (g) => (g.queue === g.address || !g.queue ? g.address : `${g.address}::${g.queue}`) },
+      { title: "From", text: true, cell: whence },
       { title: "Reason", cell: (g) => g.reason || "—" },
       { title: "Messages", num: true, cell: (g) => count(g.count) },
       { title: "Do", cell: (g) => el("button", { "aria-label": `Retry what comes from ${g.address} for ${g.reason}`, onclick: () => retried(name, g) }, "Retry") },

@@ -18,9 +18,10 @@ from broker.core.commands import Command, Publish, Settle, Transact
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of
 from broker.core.message import Run
+from broker.core.pages import ROWS
 
 from .desk import Desk, Errand, ErrandFeed
-from .letters import DeadLetterOrigin, onward, origin, outdated, stored, unlabelled
+from .letters import DeadLetterOrigin, onward, origin, outdated, row, stored, unlabelled
 
 BATCH = 1000
 """Messages of one transaction."""
@@ -33,6 +34,14 @@ PATIENT = 40
 """So often that is asked before somebody is told that it does not come."""
 
 
+NOWHERE = "it does not say where it comes from, or comes from where you may manage nothing"
+NOT_COPIED = "large messages are moved, not copied"
+LOOKED = 20_000
+"""Messages that a preview looks at."""
+FIRST = 5
+"""Of them it shows."""
+PREVIEW = 200
+"""Bytes of the body of each."""
 PACED_S = 30.0
 """So long something goes on that has a pace: whoever asked for it asks again."""
 PIECES = 10
@@ -61,14 +70,14 @@ class MoveOrder(NamedTuple):
     """to   where each message goes: by where it comes from; None of it: it stays where it is.
     gone   the messages are settled and sent nowhere (a purge).    bare   labels of dead letters are taken off.
     expired   when (epoch ms) they count as expired, and are labelled so; 0: they do not.
-    rate   messages a second; 0: as fast as it goes.    asked   what it is about, by where it comes from; None: all."""
+    rate   messages a second; 0: as fast as it goes.    copied   they stay as well, and large ones only stay."""
 
     to: Callable[[DeadLetterOrigin], MoveTarget | None]
     bare: bool = False
     gone: bool = False
     expired: int = 0
     rate: int = 0
-    asked: Callable[[DeadLetterOrigin], bool] | None = None
+    copied: bool = False
 
 
 class MoveReport:
@@ -92,6 +101,33 @@ class MoveReport:
 
     def data(self) -> dict[str, Any]:
         return {"done": self.done, "more": self.more, "left": [{"why": w, "count": n} for w, n in self.left.items()]}
+
+
+class MovePreview(MoveReport):
+    """What would become of it.    done   would be.    cut   not all was looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked = 0
+        self.first: list[dict[str, Any]] = []
+
+    @property
+    def cut(self) -> bool:
+        return self.more or self.looked >= LOOKED
+
+    def sees(self, slot: int, run: Run, at: int, why: str) -> None:
+        """One more message.    why   it stays; empty: it does not."""
+        self.looked += 1
+        if why:
+            self.stays(why, 1)
+            return
+        self.done += 1
+        if len(self.first) < FIRST:
+            self.first.append(row(slot, run, at, PREVIEW, False))
+
+    def data(self) -> dict[str, Any]:
+        told = {"count": self.done, "complete": not self.cut, "first": self.first}
+        return {**super().data(), "done": 0, "preview": told}
 
 
 class _Pace:
@@ -231,14 +267,10 @@ class _Work:
         target: MoveTarget | None = None
         order = self._order
         if not order.gone:
-            whence = origin(run, at)
-            if order.asked is not None and not order.asked(whence):
-                self._kept += 1
-                return
-            target = order.to(whence)
+            target = order.to(origin(run, at))
             if target is None:
                 self._kept += 1
-                self._report.stays("it does not say where it comes from, or comes from where you may manage nothing", 1)
+                self._report.stays(NOWHERE, 1)
                 return
             if target in self._refused:
                 self._kept += 1
@@ -290,6 +322,31 @@ class _Work:
         self._report.done += len(batch.ids)
 
 
+async def preview(
+    desk: Desk, source: MoveSource, order: MoveOrder, selector: str | None, limit: int, report: MovePreview
+) -> None:  # fmt: skip
+    """What carry() with the same would take; nothing is done, and what consumers hold is not looked at."""
+    with desk.errand() as errand:
+        feed = await errand.subscribe(source.slot, source.address, source.queue, selector, browse=True)
+        while not report.cut and (run := await feed.next()) is not None:
+            for at in range(len(run.ids)):
+                if run.ids[at] > source.last:
+                    continue
+                if report.done >= limit:
+                    report.stops()
+                    return
+                report.sees(source.slot, run, at, _hindrance(order, run, at))
+                if not report.looked % ROWS:
+                    await asyncio.sleep(0)
+
+
+def _hindrance(order: MoveOrder, run: Run, at: int) -> str:
+    """Why that message would stay; empty: it would not, as far as can be told before."""
+    if order.copied and run.blob is not None:
+        return NOT_COPIED
+    return "" if order.gone or order.to(origin(run, at)) is not None else NOWHERE
+
+
 _LOST = (Code.OWNER_UNAVAILABLE, Code.OWNER_STOPPED, Code.SHUTDOWN)
 
 
@@ -304,7 +361,7 @@ async def copy(
             whole = [stored(run, at) for at in range(min(len(run.ids), limit))]
             target = order.to(origin(run, 0))
             if run.blob is not None or target is None:
-                report.stays("large messages are moved, not copied", len(whole))
+                report.stays(NOT_COPIED, len(whole))
                 continue
             limit -= len(whole)
             step = pace.batch if order.rate else len(whole)

@@ -6,6 +6,7 @@ Rule: bytes in, JSON out, and back without loss: `raw` is the message as it is s
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from broker.core.message import (
@@ -29,6 +30,8 @@ from broker.engine.publishing.recurrence import split as recurrence
 from broker.selector.heads import body_of, escaped, head_of, key, raw, text
 
 _ADDRESS, _QUEUE, _REASON = key("_AMQ_ORIG_ADDRESS"), key("_AMQ_ORIG_QUEUE"), key("dead-letter-reason")
+NAMED = {"address": "_AMQ_ORIG_ADDRESS", "queue": "_AMQ_ORIG_QUEUE", "reason": '"dead-letter-reason"'}
+"""Of DeadLetterOrigin, as selectors call them."""
 MAX_HEADERS = 200
 """Shown of one message."""
 
@@ -46,6 +49,15 @@ def origin(run: Run, index: int) -> DeadLetterOrigin:
     head = head_of(run, index)
     found = [raw(head, name) for name in (_ADDRESS, _QUEUE, _REASON)]
     return DeadLetterOrigin(*["" if value is None else text(value) for value in found])
+
+
+def comes_from(given: Mapping[str, str]) -> str | None:
+    """A selector for dead letters of which that is so, by NAMED; None: for all."""
+    said = []
+    for name, value in given.items():
+        text = value.replace("'", "''")
+        said.append(f"{NAMED[name]} = '{text}'" if value else f"({NAMED[name]} IS NULL OR {NAMED[name]} = '')")
+    return " AND ".join(said) or None
 
 
 def stored(run: Run, index: int) -> bytes:

@@ -11,12 +11,14 @@ import json
 import os
 import sys
 from typing import IO, Any
+from urllib.parse import urlencode
 
 import click
 
 from .admin_client import REFUSED, AdminApi, api_options, cell, confirm, dump, list_options, part, show
 
 QUEUE_COLUMNS = ("name", "address", "routing", "messages", "waiting", "delivering", "scheduled", "consumers", "paused")
+MESSAGE_COLUMNS = ("id", "length", "durable", "priority", "attempts", "body")
 MOST_COPIED = 1_000_000
 COPIED_S = 300
 """Of what has a rate; as the API has it."""
@@ -97,15 +99,20 @@ def disconnect(
     if [id, user, peer].count(None) != 2:
         raise click.UsageError("name the ID of a connection, or --user, or --from.")
     if id is not None:
-        found = [(id, edge)]
         confirm(id, "The connection will end.", yes)
+        api.call("DELETE", f"/connections/{part(id)}" + (f"?edge={part(edge)}" if edge else ""))
+        ended = 1
     else:
-        rows = api.rows("/connections", 1_000_000, user=user, peer=peer, edge=edge)
-        found = [(str(row["id"]), row["edge"] or None) for row in rows]
-        confirm(user or peer or "", f"{len(found)} connections will end.", yes)
-    for one, where in found:
-        api.call("DELETE", f"/connections/{part(one)}" + (f"?edge={part(where)}" if where else ""))
-    show([{"disconnected": len(found)}], ("disconnected",), output)
+        whose = {name: value for name, value in (("user", user), ("peer", peer), ("edge", edge)) if value is not None}
+        count = api.get("/connections", limit=1, **whose)["total"]
+        confirm(user or peer or "", f"{count} connections will end.", yes)
+        ended, more = 0, True
+        while more:
+            told = api.call("DELETE", f"/connections?{urlencode(whose)}")
+            ended, more = ended + told["done"], told["more"] and told["done"]
+            for missing in told["missing"]:
+                click.echo(f"stampede: {missing['owner']} is missing: {missing['why']}", err=True)
+    show([{"disconnected": ended}], ("disconnected",), output)
 
 
 @click.group()
@@ -171,7 +178,8 @@ def queue_resume(url: str, login: str | None, output: str, name: str) -> None:
 
 
 def chosen(command: Any) -> Any:
-    """--selector, --id and --rate."""
+    """--selector, --id, --rate and --dry-run."""
+    command = click.option("--dry-run", is_flag=True, help="Do nothing; say how many, and show the first.")(command)
     command = click.option("--rate", type=click.IntRange(1), help="Messages a second at most.")(command)
     command = click.option("--id", "ids", multiple=True, help="Only this message; repeatable.")(command)
     return click.option("--selector", help="Only messages that match (docs/selectors.md).")(command)
@@ -184,12 +192,12 @@ def chosen(command: Any) -> Any:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def queue_purge(
     url: str, login: str | None, output: str, name: str, selector: str | None, ids: tuple[str, ...], rate: int | None,
-    yes: bool,
+    dry_run: bool, yes: bool,
 ) -> None:  # fmt: skip
     """Empty it, or take out what matches."""
-    confirm(name, "Messages will be gone.", yes)
+    confirm(name, "Messages will be gone.", yes or dry_run)
     body = {"selector": selector, "ids": list(ids) or None, "rate": rate}
-    carried(AdminApi(url, login), name, "purge", body, output)
+    carried(AdminApi(url, login), name, "purge", body, output, dry_run)
 
 
 @queue.command("expire")
@@ -199,12 +207,12 @@ def queue_purge(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def queue_expire(
     url: str, login: str | None, output: str, name: str, selector: str | None, ids: tuple[str, ...], rate: int | None,
-    yes: bool,
+    dry_run: bool, yes: bool,
 ) -> None:  # fmt: skip
     """Messages count as expired now: to the expiry address, or gone where there is none."""
-    confirm(name, "Messages will leave it as expired.", yes)
+    confirm(name, "Messages will leave it as expired.", yes or dry_run)
     body = {"selector": selector, "ids": list(ids) or None, "rate": rate}
-    carried(AdminApi(url, login), name, "expire", body, output)
+    carried(AdminApi(url, login), name, "expire", body, output, dry_run)
 
 
 @queue.command("move")
@@ -215,14 +223,14 @@ def queue_expire(
 @click.option("--copy", is_flag=True, help="They stay here as well.")
 def queue_move(
     url: str, login: str | None, output: str, name: str, to: str, selector: str | None, ids: tuple[str, ...],
-    rate: int | None, copy: bool,
+    rate: int | None, dry_run: bool, copy: bool,
 ) -> None:  # fmt: skip
     """Messages to another ADDRESS, or ADDRESS::QUEUE, in order."""
     body = {"to": to, "selector": selector, "ids": list(ids) or None, "rate": rate}
-    if copy:
+    if copy and not dry_run:
         most = min(MOST_COPIED, rate * COPIED_S) if rate else MOST_COPIED
         body["limit"] = most
-    carried(AdminApi(url, login), name, "copy" if copy else "move", body, output)
+    carried(AdminApi(url, login), name, "copy" if copy else "move", body, output, dry_run)
 
 
 @queue.command("retry")
@@ -230,14 +238,16 @@ def queue_move(
 @chosen
 @click.argument("name")
 @click.option("--address", help="Only what comes from this address.")
+@click.option("--queue", "origin", help="Only what comes from this queue of its address.")
 @click.option("--reason", help="Only what left for this reason.")
 def queue_retry(
     url: str, login: str | None, output: str, name: str, selector: str | None, ids: tuple[str, ...], rate: int | None,
-    address: str | None, reason: str | None,
+    dry_run: bool, address: str | None, origin: str | None, reason: str | None,
 ) -> None:  # fmt: skip
     """Dead letters go back to the queues they come from, in order."""
-    body = {"selector": selector, "ids": list(ids) or None, "address": address, "reason": reason, "rate": rate}
-    carried(AdminApi(url, login), name, "retry", body, output)
+    body = {"selector": selector, "ids": list(ids) or None, "address": address, "queue": origin, "reason": reason,
+            "rate": rate}  # fmt: skip
+    carried(AdminApi(url, login), name, "retry", body, output, dry_run)
 
 
 @click.command()
@@ -271,7 +281,7 @@ def messages(
 ) -> None:
     """What waits in a queue; takes nothing."""
     rows = AdminApi(url, login).rows(f"/queues/{part(name)}/messages", limit, selector=selector, preview=preview)
-    show(list(rows), ("id", "length", "durable", "priority", "attempts", "body"), output)
+    show(list(rows), MESSAGE_COLUMNS, output)
 
 
 @click.command()
@@ -328,10 +338,26 @@ def import_messages(url: str, login: str | None, output: str, address: str, file
     show([{"sent": sent}], ("sent",), output)
 
 
-def carried(api: AdminApi, name: str, what: str, body: dict[str, Any], output: str) -> None:
+def previewed(told: dict[str, Any], what: str, output: str) -> None:
+    """What it would be; nothing was done."""
+    seen = told["preview"]
+    if output != "table":
+        dump(told, output)
+    else:
+        click.echo(f"{seen['count']} messages{'' if seen['complete'] else ' or more'}: {what} not done (--dry-run)")
+        if seen["first"]:
+            show(seen["first"], MESSAGE_COLUMNS, output)
+    for left in told["left"]:
+        click.echo(f"stampede: {left['count']} would stay: {left['why']}", err=True)
+
+
+def carried(api: AdminApi, name: str, what: str, body: dict[str, Any], output: str, dry_run: bool) -> None:
     """Goes on until nothing is left, with progress where somebody looks."""
     done = 0
     path = f"/queues/{part(name)}/{what}"
+    if dry_run:
+        previewed(api.call("POST", path, {**body, "dry_run": True}), what, output)
+        return
     # What is not of messages (a purge of all) is one step, and a copy that is asked for again copies again.
     if what == "copy" or (what == "purge" and all(value is None for value in body.values())):
         told = api.call("POST", path, body)

@@ -80,6 +80,10 @@ async def test_dead_letters_go_back(api):
     assert [row["body"] for row in json.loads(await done(api, "messages", "orders", "-o", "json"))] == ["a", "b"]
     for headers in (labels, ("_AMQ_ORIG_ADDRESS:mail", "_AMQ_ORIG_QUEUE:mail")):
         await api.call("POST", "/addresses/DLQ/messages", 201, body="d", headers=list(headers))
+    for which, many in ((["--address", "orders", "--reason", "rejected"], 1), (["--queue", "mail"], 1), ([], 2)):
+        told = (await done(api, "queue", "retry", "DLQ", "--dry-run", *which)).splitlines()
+        assert told[0] == f"{many} messages: retry not done (--dry-run)" and len(told) == 2 + many
+    assert (await done(api, "queue", "purge", "DLQ", "--dry-run")).startswith("2 messages: purge not done")
     assert (await done(api, "queue", "retry", "DLQ", "--address", "orders")).startswith("1 messages"), "not about mail"
     await send(api, "lost", "c")
     stays = await run(api, "queue", "retry", "lost")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from broker.core.errors import Code, RefusedError
 from broker.selector import compile, stored
-from broker.selector.parser import MAX_DEPTH, MAX_LENGTH, parse
+from broker.selector.parser import MAX_DEPTH, MAX_LENGTH, conjunction, parse
 from broker.selector.syntax import And, Compare, In, IsNull, Like, Literal, Name, Negative, Node, Not, Or, Sum, XPath
 
 from .messages import CONVERT, STRICT, holds, message
@@ -133,3 +133,17 @@ def test_a_text_is_taken_up_to_its_length():
         parse("a" + " " * MAX_LENGTH)
     with pytest.raises(RefusedError, match="more than 3 words"):
         parse("a AND b AND c", 3)
+
+
+@pytest.mark.parametrize(
+    "text, same",
+    [
+        ("a = 1 OR b = 2", "(a = 1 OR b = 2) AND (c = 3 OR d = 4)"),
+        ("a = 1 -- b", "a = 1 AND (c = 3 OR d = 4)"),
+        (" hyphenated_props: a-b = 1", "hyphenated_props: a-b = 1 AND (c = 3 OR d = 4)"),
+        ("no_convert_string_expressions:a = 1", "no_convert_string_expressions:a = 1 AND (c = 3 OR d = 4)"),
+    ],
+)
+def test_a_conjunction_is_what_both_say(text, same):
+    found, wanted = parse(conjunction(text, "c = 3 OR d = 4")), parse(same)
+    assert (repr(found.node), found.convert) == (repr(wanted.node), wanted.convert)

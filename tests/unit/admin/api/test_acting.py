@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -66,3 +67,18 @@ async def test_a_client_is_disconnected_and_told_by_whom(api):
         with pytest.raises(ClientError, match="operator"):
             await client.send("a", "b", receipt=True)
     assert (await api.raw("DELETE", f"/connections/{row['id']}"))[0] == 404
+
+
+async def test_clients_of_an_address_are_disconnected_some_at_a_time(api):
+    async with AsyncExitStack() as clients:
+        for _ in range(3):
+            clients.enter_context(pytest.raises(ClientError, match="operator"))
+            await clients.enter_async_context(connect(api.url))
+        status, told = await api.raw("DELETE", "/connections")
+        assert (status, told["parameter"]) == (400, "user"), "nobody ends all by leaving something out"
+        for query, done in (("peer=10.0.0.7", 0), ("user=bob", 0), ("peer=127.0.0.1&limit=2", 2)):
+            told = await api.call("DELETE", f"/connections?{query}")
+            assert (told["done"], told["more"], told["missing"]) == (done, done == 2, []), query
+        await eventually(lambda: len(api.broker.edge.sessions) == 1)
+        assert (await api.call("DELETE", "/connections?peer=127.0.0.1"))["done"] == 1
+        await eventually(lambda: not api.broker.edge.sessions)

@@ -280,12 +280,12 @@ async def test_what_stays_in_one_partition_keeps_nobody_from_the_others(monkeypa
         seen.append(source)
         report.more, report.late = True, late
 
-    async def sources(_call, moving):
+    async def sources(_call, _condition, *, moving):
         return [(1, {}, None), (2, {}, None)]
 
     acting = Acting(None, None, None)
     monkeypatch.setattr(acting, "_sources", sources)
     monkeypatch.setattr(carrying, "carry", carry)
-    call = SimpleNamespace(body={"limit": 10}, noted={})
+    call = SimpleNamespace(body={"limit": 10, "dry_run": False}, noted={})
     told = await acting._carry(call, lambda _: carrying.MoveOrder(lambda _: None))
     assert len(seen) == parts and told["more"]

@@ -97,7 +97,7 @@ async def test_the_console_follows_what_happens(tmp_path):
             await page.value("document.querySelector('[aria-label^=\"Retry\"]').click()")
             await page.until("document.getElementById('form').open")
             told = await page.value("document.getElementById('form-text').innerText")
-            assert "3 messages go back to orders" in told and "poison 0" in told, "looked at before it is done"
+            assert "3 messages go back to orders;" in told and "poison 0" in told, "looked at before it is done"
             await page.value("document.getElementById('form-yes').click()")
             await page.until("document.getElementById('problem').innerText.includes('3 messages are back')")
             await page.until(f"{TEXT}.includes('there is no queue')")
@@ -138,6 +138,9 @@ async def test_the_console_follows_what_happens(tmp_path):
             await page.until(f"{TEXT}.includes('70 6f 69 73')")
             move = "[...document.querySelectorAll('button')].find((b) => b.innerText === 'Move')"
             await page.value(f"document.getElementById('carry-to').value = 'archive'; {move}.click()")
+            await page.until("document.getElementById('dialog').open")
+            told = await page.value("document.getElementById('dialog-text').innerText")
+            assert "All messages that wait go to archive: 4." in told
             await page.value("{ const i = document.getElementById('dialog-input'); i.value = 'orders'; i.oninput(); }"
                              "document.getElementById('dialog-yes').click()")  # fmt: skip
             await page.until("document.getElementById('problem').innerText.includes('4 messages moved')")
