@@ -135,13 +135,15 @@ class TableAuthenticator:
     ) -> None:
         self._users = dict(users)
         self._rounds = _rounds(self._users)
+        self._groups: frozenset[str] | None = None
+        """Of all users, once somebody has asked."""
         self._open_when_empty = open_when_empty
         self._shared = shared
         self._key = token(32).encode()
         self._right: dict[bytes, Principal] = {}
         self._checks: dict[bytes, tuple[Check, asyncio.Future[Principal | None]]] = {}
         self._penalties = Penalties(clock, sleep)
-        self._turns = LoginQueue(threads, MAX_WAITING, self._penalties.blocked)
+        self._turns = LoginQueue(threads, MAX_WAITING, self._penalties.blocked, self._penalties.suspect)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="login")
 
     @property
@@ -156,6 +158,7 @@ class TableAuthenticator:
             before = {ANONYMOUS.name: set()}
         self._users = dict(users)
         self._rounds = _rounds(self._users)
+        self._groups = None
         # Who is still right need not be asked again: a new user must not cost a check of everybody.
         self._right = {
             digest: Principal(known.name, self.groups(known.name), known.mark)
@@ -214,7 +217,9 @@ class TableAuthenticator:
         return user in self._users
 
     def known_groups(self) -> frozenset[str]:
-        return frozenset(group for user in self._users.values() for group in user.groups)
+        if self._groups is None:
+            self._groups = frozenset(group for user in self._users.values() for group in user.groups)
+        return self._groups
 
     def close(self) -> None:
         self._turns.close()

@@ -5,6 +5,10 @@ ask for many. Checks therefore wait by address, and the addresses take turns: 99
 next client of another one check, not 990. Who has logged in before with this name from this address waits in a queue of
 his own, which gets three turns of four.
 
+A storm from a thousand addresses has a thousand turns, though, and all of them before the next newcomer. So of those
+who never came in whoever is no suspect goes first, and gets three turns of four: nobody was wrong lately from his
+address, and nobody again and again for his name from wherever. A suspect waits behind, and is refused nothing for that.
+
 Wrong passcodes earn waits by name and address. An address as a whole earns them after many failures (one guess each for
 many names), and then only for names that never came in from there: those behind one balancer do not pay for others.
 
@@ -33,16 +37,18 @@ MAX_PENALTY_S = 5.0
 """Longest wait before an answer; less than login_timeout_s, so that the client still gets its ERROR frame."""
 FORGET_S = 300.0
 """Failures are forgotten after this time without another."""
-MAX_KEPT = 10_000
+MAX_KEPT = 20_000
 """Failures that are counted, and logins that are remembered as proven; the longest unseen go first."""
 PROVEN_TURNS = 4
 """Every so many turns one is for those who never came in, however many others wait."""
+SUSPECT_TURNS = 4
+"""… and of those turns every so many one is for suspects."""
 BUSY = "too many logins at once; try again in a few seconds"
 
 Pair = tuple[str, str]
 """(address, name)"""
 ALL = "\n"
-"""All names of an address; no login can be called that."""
+"""All names of an address, or all addresses of a name; no login can be called that."""
 
 
 def busy() -> RefusedError:
@@ -112,16 +118,22 @@ class Check:
 
 
 class LoginQueue:
-    """threads: checks at a time. most: that may wait. blocked: has the pair earned a wait meanwhile."""
+    """threads: checks at a time. most: that may wait. blocked: has the pair earned a wait meanwhile. suspect: has
+    somebody been wrong from this address, or for this name."""
 
-    def __init__(self, threads: int, most: int, blocked: Callable[[Pair], bool]) -> None:
+    def __init__(
+        self, threads: int, most: int, blocked: Callable[[Pair], bool], suspect: Callable[[Pair], bool]
+    ) -> None:
         self._free = threads
         self._blocked = blocked
+        self._suspect = suspect
         self._proven: dict[Check, None] = {}
         self._strangers: dict[str, dict[Check, None]] = {}
         """By address; the address whose turn is next comes first."""
+        self._suspects: dict[str, dict[Check, None]] = {}
+        """The same of those who were suspects when they came, or when their turn was."""
         self._places: Places[tuple[str, Check]] = Places(most)
-        self._turn = 0
+        self._turn = self._strange_turn = 0
 
     def wait(self, check: Check, address: str, proven: bool, paid: bool) -> None:
         """It waits as this address' now, too. Raises RefusedError if that has waiting what it may have."""
@@ -134,17 +146,28 @@ class LoginQueue:
         elif address in check.entries:
             check.entries[address] |= paid
         else:
-            places = self._places
-            full = len(places) >= places.most
-            if full and places.top <= places.held(address) + 1:
-                raise busy()
+            suspect = self._suspect((address, check.name))
+            victim = self._gives_way(address, suspect)
             # Before another gives way: that may be the only place this very check has had.
             check.entries[address] = paid
-            self._strangers.setdefault(address, {})[check] = None
-            if full and (longest := places.longest) is not None:
-                self._drop(*longest)
-            places.admit(address, (address, check))
+            lane = self._suspects if suspect else self._strangers
+            lane.setdefault(address, {})[check] = None
+            if victim is not None:
+                self._drop(*victim)
+            self._places.admit(address, (address, check))
         self._next()
+
+    def _gives_way(self, address: str, suspect: bool) -> tuple[str, Check] | None:
+        """Whose place one more of this address gets; None: there is a free one. Raises RefusedError: nobody's."""
+        places = self._places
+        if len(places) < places.most:
+            return None
+        if places.top > places.held(address) + 1:
+            return places.longest
+        if suspect or not self._suspects:
+            raise busy()
+        last = next(reversed(self._suspects))
+        return last, next(reversed(self._suspects[last]))
 
     def over(self, check: Check) -> None:
         """It has been done, or is not needed any more."""
@@ -158,11 +181,13 @@ class LoginQueue:
 
     def close(self) -> None:
         """Nothing that waits will have its turn."""
-        waiting = [*self._proven, *(check for queue in self._strangers.values() for check in queue)]
+        lanes = (*self._strangers.values(), *self._suspects.values())
+        waiting = [*self._proven, *(check for queue in lanes for check in queue)]
         for check in dict.fromkeys(waiting):  # one may wait as several addresses'
             check.refuse()
         self._proven.clear()
         self._strangers.clear()
+        self._suspects.clear()
 
     def _next(self) -> None:
         while self._free:
@@ -175,17 +200,30 @@ class LoginQueue:
 
     def _pick(self) -> Check | None:
         self._turn += 1
-        if self._proven and (not self._strangers or self._turn % PROVEN_TURNS):
+        if self._proven and (not (self._strangers or self._suspects) or self._turn % PROVEN_TURNS):
             return next(iter(self._proven))
-        while self._strangers:
-            address = next(iter(self._strangers))
-            queue = self._strangers.pop(address)
+        return self._stranger() or next(iter(self._proven), None)
+
+    def _stranger(self) -> Check | None:
+        """Of those who never came in, whose turn it is. Each is looked at once and leaves its lane, so this takes as
+        many steps as there are places at most, and seldom more than one."""
+        while self._strangers or self._suspects:
+            its_turn = not self._strangers or not (self._strange_turn + 1) % SUSPECT_TURNS
+            lane = self._suspects if self._suspects and its_turn else self._strangers
+            address = next(iter(lane))
+            queue = lane.pop(address)
             check = next(iter(queue))
-            self._strangers[address] = queue  # behind all others
-            if check.entries[address] or not self._blocked((address, check.name)):
+            lane[address] = queue  # behind all others
+            pair = address, check.name
+            if not check.entries[address] and self._blocked(pair):
+                self._drop(address, check)
+            elif lane is self._strangers and self._suspect(pair):
+                _take(lane, address, check)
+                self._suspects.setdefault(address, {})[check] = None
+            else:
+                self._strange_turn += 1
                 return check
-            self._drop(address, check)
-        return next(iter(self._proven), None)
+        return None
 
     def _drop(self, address: str, check: Check) -> None:
         """It waits as this address' no more; with the last of its entries it is refused."""
@@ -202,10 +240,15 @@ class LoginQueue:
 
     def _remove(self, address: str, check: Check) -> None:
         self._places.leave((address, check))
-        queue = self._strangers[address]
-        del queue[check]
-        if not queue:
-            del self._strangers[address]
+        lane = self._strangers if check in self._strangers.get(address, ()) else self._suspects
+        _take(lane, address, check)
+
+
+def _take(lane: dict[str, dict[Check, None]], address: str, check: Check) -> None:
+    queue = lane[address]
+    del queue[check]
+    if not queue:
+        del lane[address]
 
 
 class Penalties:
@@ -215,7 +258,7 @@ class Penalties:
         self._clock = clock
         self._sleep = sleep
         self._failures: dict[Pair, tuple[int, float]] = {}
-        """(address, name), or (address, ALL) → (how many, when last); oldest first."""
+        """(address, name), (address, ALL) or (ALL, name) → (how many, when last); oldest first."""
         self._waiting: set[Pair] = set()
         self._proven: dict[Pair, None] = {}
 
@@ -242,8 +285,13 @@ class Penalties:
             self._waiting.discard(key)
         return True
 
+    def suspect(self, pair: Pair) -> bool:
+        """Was somebody wrong lately from this address, or for this name again and again from wherever."""
+        address, name = pair
+        return self._over((address, ALL), 0) > 0 or self._over((ALL, name), FREE_FAILURES) > 0
+
     def failed(self, pair: Pair) -> None:
-        for key in (pair, (pair[0], ALL)):
+        for key in (pair, (pair[0], ALL), (ALL, pair[1])):
             count, _ = self._failures.pop(key, (0, 0.0))
             if len(self._failures) >= MAX_KEPT:
                 del self._failures[next(iter(self._failures))]

@@ -38,7 +38,7 @@ class OutsideChecks:
         self._clock = clock
         self._kind = kind
         self._penalties = Penalties(clock, sleep)
-        self._turns = LoginQueue(threads, MAX_WAITING, self._penalties.blocked)
+        self._turns = LoginQueue(threads, MAX_WAITING, self._penalties.blocked, self._penalties.suspect)
         self._threads = WaitingThreads(threads, kind)
         self._key = token(32).encode()
         self._right: dict[bytes, tuple[Principal, float]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -18,7 +19,8 @@ class Desk:
 
     def __init__(self, most: int = 1000, threads: int = 1) -> None:
         self.blocked: set[tuple[str, str]] = set()
-        self.turns = LoginQueue(threads, most, lambda pair: pair in self.blocked)
+        self.suspects: Callable[[str], bool] = lambda address: False
+        self.turns = LoginQueue(threads, most, lambda pair: pair in self.blocked, lambda pair: self.suspects(pair[0]))
         self.checks: list[Check] = []
         self.done: list[Check] = []
 
@@ -128,6 +130,49 @@ async def test_what_is_over_before_its_turn_leaves_its_place_and_close_ends_the_
     desk.turns.over(third)
 
 
+async def test_a_storm_from_a_thousand_addresses_costs_a_newcomer_a_check_or_two():
+    desk = Desk(threads=2)
+    desk.suspects = lambda address: address.startswith("attacker")
+    for number in range(900):
+        desk.ask(f"attacker {number}")
+    client = desk.ask("client")
+    assert desk.order().index(client) <= 4 and len(desk.done) == 901, "suspects have their turns all the same"
+
+
+async def test_who_turns_out_to_be_a_suspect_when_his_turn_comes_waits_behind_who_is_none():
+    desk = Desk()
+    storm = [desk.ask(f"attacker {number}") for number in range(50)]
+    client = desk.ask("client")
+    desk.suspects = lambda address: address.startswith("attacker")
+    order = desk.order()
+    assert order.index(client) <= 2 and set(storm) <= set(order)
+    assert not desk.turns._strangers and not desk.turns._suspects and not len(desk.turns._places)
+
+
+async def test_suspects_have_one_turn_of_four_however_many_newcomers_wait():
+    desk = Desk()
+    desk.suspects = lambda address: address == "attacker"
+    for number in range(100):
+        desk.ask(f"newcomer {number}")
+    suspect = desk.ask("attacker")
+    assert desk.order().index(suspect) <= 4
+
+
+async def test_a_place_of_a_suspect_goes_to_who_is_none_and_to_no_other_suspect():
+    desk = Desk(most=10)
+    desk.suspects = lambda address: address.startswith("attacker")
+    desk.ask("x")
+    storm = [desk.ask(f"attacker {number}") for number in range(10)]
+    with pytest.raises(RefusedError, match=BUSY):
+        desk.ask("attacker 11")
+    clients = [desk.ask(f"client {number}") for number in range(10)]
+    with pytest.raises(RefusedError, match=BUSY):
+        desk.ask("client 11")  # there is no suspect left, and everybody has one place
+    served = desk.order()
+    assert set(clients) <= set(served) and not set(storm) & set(served)
+    assert all(isinstance(one.granted.exception(), RefusedError) for one in storm)
+
+
 class Office:
     def __init__(self) -> None:
         self.clock = Clock()
@@ -162,6 +207,20 @@ async def test_a_name_that_is_guessed_waits_from_that_address_only():
     assert not office.penalties.blocked(("a", "bob")) and not office.penalties.blocked(("b", "ada"))
     office.clock.now += FORGET_S + 1
     assert not office.penalties.blocked(("a", "ada"))
+
+
+async def test_a_suspect_is_whose_address_or_name_was_wrong_and_only_for_a_while():
+    office = Office()
+    penalties = office.penalties
+    penalties.failed(("a", "ada"))
+    assert (
+        penalties.suspect(("a", "bob")) and not penalties.suspect(("b", "ada")) and not penalties.suspect(("b", "bob"))
+    )
+    for number in range(3):
+        penalties.failed((f"botnet {number}", "ada"))
+    assert penalties.suspect(("b", "ada")) and not penalties.suspect(("b", "bob"))
+    office.clock.now += FORGET_S + 1
+    assert not penalties.suspect(("a", "bob")) and not penalties.suspect(("b", "ada"))
 
 
 async def test_a_check_is_one_thing_after_another():
