@@ -61,10 +61,13 @@ class KeptToken(msgspec.Struct, frozen=True):
     created: int = 0
 
 
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+
+
 def parsed_table(data: bytes, where: str) -> dict[str, Any]:
     """Raises ConfigError when `data` is not a JSON object."""
     try:
-        return msgspec.json.decode(data, type=dict[str, Any])
+        return _OBJECT.decode(data)
     except msgspec.DecodeError as error:
         raise ConfigError(f"{where} must be a JSON object: {error}.") from None
 

@@ -22,7 +22,7 @@ from .bridges import BridgeSettings, check_bridge
 from .cross_checks.entry_checks import check_divert, check_queue, check_types
 from .cross_checks.host_checks import check_defaults, check_hosts, check_one_host, check_reserved
 from .cross_checks.login_checks import check_issuers, check_ways
-from .permissions import PermissionSettings, check_permission
+from .permissions import check_permission
 from .ports import OF_EDGE, all_acceptors, is_edge, networks, prefixes
 from .quotas import DEFAULT_HOST, EACH, QuotaSettings, check_quota
 from .settings import ClusterSettings, EdgeSettings, RedisSettings, Settings
@@ -110,7 +110,7 @@ def check_entry(
     elif table == "engine.diverts":
         check_divert(DivertSettings(**values), where, delimiter)
     else:
-        check_permission(entry, PermissionSettings(**values), where)
+        check_permission(entry, values, where)
 
 
 def _ports(settings: Settings, acceptors: Mapping[str, AcceptorSettings]) -> None:

@@ -128,7 +128,6 @@ def checked_entry(
 ) -> dict[str, Any]:
     """An entry of `table` (catalogue.TABLES), typed and checked as those of a config file. `delimiter`:
     engine.wildcard_delimiter; `base`: what the settings of an address are laid over. Raises ConfigError."""
-    _entry_name(table, entry, f"{table}.{entry}", where, delimiter)
     typed = entry_table(table, entry, values, where, delimiter)
     check_entry(table, entry, typed, f'{where}, {_noun(table)} "{entry}"', delimiter, base)
     return typed
@@ -136,13 +135,12 @@ def checked_entry(
 
 def entry_table(table: str, entry: str, values: Mapping[str, Any], where: str, delimiter: str = ".") -> dict[str, Any]:
     """The settings of one entry of `table` (catalogue.TABLES), typed as those of a config file. Raises ConfigError."""
-    typed: dict[str, dict[str, Any]] = {entry: {}}
-    known = entry_leaves(table)
-    for name, raw in values.items():
+    _entry_name(table, entry, f"{table}.{entry}", where, delimiter)
+    known, place = entry_leaves(table), f"{where}, {_noun(table)} {entry}"
+    for name in values:
         if name not in known:
             _unknown(name, where, list(known), f"settings of {_OWNERS[table]}: " + ", ".join(known))
-        _entry_setting(table, typed, f"{table}.{entry}.{name}", raw, where, delimiter)
-    return typed[entry]
+    return {name: coerce(known[name], raw, place) for name, raw in values.items()}
 
 
 def _entries(
@@ -284,8 +282,10 @@ def _noun(table: str) -> str:
 
 
 def _check_pattern(pattern: str, name: str, where: str, delimiter: str) -> None:
+    if "*" not in pattern and "#" not in pattern:
+        return
     words = pattern.split(delimiter or None)
-    if "#" in words[:-1] or any(mark in word and word != mark for word in words for mark in "*#"):
+    if "#" in words[:-1] or [word for word in words if len(word) > 1 and ("*" in word or "#" in word)]:
         raise ConfigError(
             f"{name} ({where}): in a pattern, `*` and `#` stand for whole words and `#` comes last, "
             f"as in orders{delimiter}#"

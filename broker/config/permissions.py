@@ -6,6 +6,7 @@ entry means for an address is decided in the edge.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
@@ -46,10 +47,10 @@ def groups_of(text: str) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split(",")) if text.strip() else frozenset()
 
 
-def check_permission(match: str, permission: PermissionSettings, where: str) -> None:
-    """Raises ConfigError for what cannot be meant; `where` names the place."""
-    for operation in OPERATIONS:
-        if "" in groups_of(getattr(permission, operation)):
+def check_permission(match: str, permission: Mapping[str, str], where: str) -> None:
+    """Raises ConfigError for what cannot be meant; `where` names the place. permission: operation → groups."""
+    for operation, groups in permission.items():
+        if "" in groups_of(groups):
             raise ConfigError(f"{where}: {operation} has an empty name of a group; take the extra comma out.")
     address, mark, queue = match.partition(FQQN)
     if mark and not (address and queue):

@@ -107,7 +107,8 @@ class Edge:
         self.entrances = self._made_entrances()
         self.entrances.homes.learn(engine.queues)
         self.routes = self.entrances.routes
-        self._permissions = self._table(settings.edge.permissions, settings.edge.permissions_required)
+        limits = settings.edge
+        self._permissions = Permissions(limits.permissions, engine.wildcard_delimiter, limits.permissions_required)
         self.singly = one_by_one(engine, self.match)
         """Do messages for this address go to its owner one by one; None: no address wants that."""
         self.quotas, self.numbers, self.counters = Quotas(settings.edge.quotas), Numbers(boot), EdgeCounters()
@@ -321,16 +322,14 @@ class Edge:
     def permit(self, table: Mapping[str, Mapping[str, Any]]) -> None:
         """Other permissions (edge.permissions). Where there were some, none means that nobody may do anything: who
         takes the last entry away does not mean to open what it closed."""
-        before, self._permissions = self._permissions, self._table(table, closed=not self._permissions.open)
-        if not table and not before.open:
+        was_open = self._permissions.open
+        self._permissions.replace(table)
+        if not table and not was_open:
             log.warning(
                 "the last entry of edge.permissions is gone: nobody may do anything; add an entry (`*` as its groups "
                 "lets every user), or start this edge again to be without permissions"
             )
         self.authorise()
-
-    def _table(self, table: Mapping[str, Mapping[str, Any]], closed: bool) -> Permissions:
-        return Permissions(table, self.settings.engine.wildcard_delimiter, closed)
 
     def limit(self, table: Mapping[str, Mapping[str, Any]]) -> None:
         """Other limits of users, virtual hosts and addresses of clients, for what is asked from now on."""

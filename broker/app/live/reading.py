@@ -188,11 +188,11 @@ class OwnerReads:
         self._settings = settings
         self._clock = SystemClock()
         self._users: dict[str, User] = {}
-        self._permissions = Permissions({})
+        delimiter = settings.engine.wildcard_delimiter
+        self._permissions = Permissions({}, delimiter, settings.edge.permissions_required)
         self._place = Replicated(shard, journal, leaders, followers, table)
         self._auth = TableAuthenticator({}, self._clock)
         self._logins = Logins(self._auth, self._rights)
-        delimiter = settings.engine.wildcard_delimiter
         self.service = LogReads(
             settings.log_reads, journal, self._place, self._logins, self._clock, delimiter, settings.etcd.prefix
         )
@@ -218,7 +218,7 @@ class OwnerReads:
         self._auth.replace(self._users)
 
     def on_permissions(self, table: Mapping[str, Mapping[str, Any]]) -> None:
-        self._permissions = Permissions(table, self._settings.engine.wildcard_delimiter)
+        self._permissions.replace(table)
 
     def _rights(self, user: str) -> Rights | None:
         return self._permissions.rights(self._auth.groups(user))

@@ -11,17 +11,21 @@ well, or `#` would show everything that an entry for `secret.#` keeps from other
 Of a virtual host's names its own entries decide, and no others; a host without any is for nobody once there are some
 elsewhere.
 
-Rule: pure; decides and never acts. Must not know sessions, users' names or frames.
+Rule: pure; decides and never acts. Must not know sessions, users' names or frames. Which entries have a say is found by
+permission_index.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from operator import is_not
 from typing import Any
 
 from broker.config.permissions import EVERYBODY, FQQN, OPERATIONS, groups_of
 from broker.core.virtual_host import split, whose
-from broker.engine.address.address_settings import covers, is_pattern, matches, overlap, specificity
+
+from .permission_index import PermissionEntry, PermissionIndex, Said
 
 REMEMBERED = 4096
 """Names whose answer is kept for each set of groups: reply topics would pile up else."""
@@ -74,45 +78,73 @@ def full_name(address: str, queue: str | None) -> str:
     return address if queue is None else f"{address}{FQQN}{queue}"
 
 
-class _Entry:
-    """One match: who may do what there."""
-
-    __slots__ = ("_settings", "match", "words")
-
-    def __init__(self, match: str, words: list[str], settings: Mapping[str, Any]) -> None:
-        self.match = match
-        self.words = words
-        self._settings = settings
-
-    def operations(self, groups: frozenset[str]) -> frozenset[str]:
-        return frozenset(operation for operation, text in self._settings.items() if groups_of(text) & groups)
-
-    def groups(self, operation: str) -> frozenset[str]:
-        return groups_of(self._settings.get(operation, ""))
-
-
 class Permissions:
     """The whole table: match → its settings. delimiter: between the words of addresses.
 
-    closed   an empty table is for nobody: there were entries before, or edge.permissions_required."""
+    closed   an empty table is for nobody: edge.permissions_required."""
 
     def __init__(self, table: Mapping[str, Mapping[str, Any]], delimiter: str = ".", closed: bool = False) -> None:
         self._delimiter = delimiter
-        self._hosts: dict[str, _Matches] = {}
+        self._hosts: dict[str, PermissionIndex] = {"": PermissionIndex(delimiter)}
         """By virtual host."""
-        theirs: dict[str, dict[str, str]] = {"": {}}
-        for name in table:
-            host, local = whose(name)
-            address, _, queue = local.partition(FQQN)
-            theirs.setdefault(host, {})[full_name(address, split(queue).local if queue else None)] = name
-        for host, names in theirs.items():
-            self._hosts[host] = _Matches(names, table, delimiter)
-        self.open = not table and not closed
-        """Everybody may do everything."""
+        self._table: Mapping[str, Mapping[str, Any]] = {}
+        self._said: dict[tuple[Any, ...], Said] = {}
+        """What entries say, each set of values once: 100,000 entries say a few thousand things."""
+        self._groups: frozenset[str] | None = None
         self._rights: dict[frozenset[str], Rights] = {}
-        self.groups = frozenset(
-            name for entry in table.values() for text in entry.values() for name in groups_of(text)
-        ) - {EVERYBODY}
+        self.open = not closed
+        """Everybody may do everything."""
+        self.replace(table)
+
+    def replace(self, table: Mapping[str, Mapping[str, Any]]) -> None:
+        """These entries from now on: costs what differs, and a glance at each of the others. Where there were some,
+        none means that nobody may do anything. Rights that were given out answer as before for what they were asked."""
+        before = self._table
+        self.open = self.open and not before and not table
+        self._table = table
+        self._groups, self._rights = None, {}
+        # In C as far as it goes: there may be a hundred thousand, and all but one as they were.
+        if not before.keys() <= table.keys():
+            for name in before.keys() - table.keys():
+                self._drop(name, before[name])
+        differ = map(is_not, map(before.get, table), table.values())
+        for name in list(compress(table, differ)):
+            values = table[name]
+            if (old := before.get(name)) == values:
+                continue
+            if old is not None:
+                self._drop(name, old)
+            self._put(name, values)
+
+    def _put(self, name: str, values: Mapping[str, Any]) -> None:
+        host, local = _local(name)
+        key = tuple(sorted(values.items()))
+        said = self._said.get(key)
+        if said is None:
+            said = self._said[key] = Said(values)
+        said.by_one_more()
+        index = self._hosts.get(host)
+        if index is None:
+            index = self._hosts[host] = PermissionIndex(self._delimiter)
+        index.put(PermissionEntry(name, local, said))
+
+    def _drop(self, name: str, values: Mapping[str, Any]) -> None:
+        host, local = _local(name)
+        index = self._hosts[host]
+        index.drop(local, name)
+        key = tuple(sorted(values.items()))
+        if self._said[key].by_one_less():
+            del self._said[key]
+        if host and not len(index):
+            del self._hosts[host]
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """All that are named."""
+        if self._groups is None:
+            texts = (text for said in self._said.values() for text in said.values.values())
+            self._groups = frozenset(name for text in texts for name in groups_of(text)) - {EVERYBODY}
+        return self._groups
 
     def rights(self, groups: tuple[str, ...]) -> Rights | None:
         """Of the users with these groups; None: they may do everything."""
@@ -128,30 +160,33 @@ class Permissions:
 
     def operations(self, groups: frozenset[str], address: str, name: str) -> frozenset[str]:
         """What users with these groups may do at `address`; name: the same, or `address::queue`."""
-        deciding, whole = self._deciding(address, name)
-        if not whole:
+        index, address, name = self._index(address, name)
+        entry = index.of(address, name) if index is not None else None
+        if index is None or entry is None:
             return NOTHING
-        everywhere = frozenset.intersection(*(entry.operations(groups) for entry in deciding))
-        return deciding[-1].operations(groups) - READING | everywhere & READING
+        theirs = entry.said.operations(groups)
+        everywhere = theirs & READING
+        # Last, and only where it can take something away: of a pattern there may be many.
+        if everywhere:
+            for said in {entry.said for entry in index.some(address, name)}:
+                everywhere &= said.operations(groups)
+        return theirs - READING | everywhere
 
     def against(self, groups: frozenset[str], operation: str, address: str, name: str) -> str | None:
         """The match that keeps them from it; None: there is none for (all of) it."""
-        deciding, whole = self._deciding(address, name)
-        for entry in deciding[-1:] if whole and operation not in READING else deciding:
-            if operation not in entry.operations(groups):
-                return entry.match
-        return None
+        some, last = self._deciding(address, name)
+        return _against(some, last, groups, operation)
 
     def explained(
         self, groups: frozenset[str], address: str, name: str
     ) -> list[tuple[str, bool, str | None, frozenset[str]]]:
         """See Rights.explained."""
+        some, last = self._deciding(address, name)
         allowed, told = self.operations(groups, address, name), []
-        deciding, whole = self._deciding(address, name)
         for operation in OPERATIONS:
-            against = self.against(groups, operation, address, name)
-            entry = next((entry for entry in deciding if entry.match == against), deciding[-1] if whole else None)
-            named = entry.groups(operation) if entry is not None else NOTHING
+            against = _against(some, last, groups, operation)
+            entry = next((entry for entry in some if entry.match == against), last)
+            named = entry.said.groups(operation) if entry is not None else NOTHING
             told.append((operation, operation in allowed, entry.match if entry is not None else None, named))
         return told
 
@@ -160,52 +195,36 @@ class Permissions:
         general: the first that matches decides. Empty where there are no permissions."""
         names = frozenset((*groups, EVERYBODY))
         found = [self._hosts[host] for host in sorted(self._hosts, reverse=True)]
-        return [(entry.match, operation in entry.operations(names)) for matches in found for entry in matches.entries]
+        return [(entry.match, operation in entry.said.operations(names)) for index in found for entry in index.entries]
 
-    def _deciding(self, address: str, name: str) -> tuple[list[_Entry], bool]:
-        """The entries that have a say there, and whether they speak of all of it. Several only for a pattern: before
-        the entry that stands for all of its addresses those which decide about some of them."""
+    def _deciding(self, address: str, name: str) -> tuple[list[PermissionEntry], PermissionEntry | None]:
+        """See PermissionIndex.some, PermissionIndex.of."""
+        index, address, name = self._index(address, name)
+        return ([], None) if index is None else (index.some(address, name), index.of(address, name))
+
+    def _index(self, address: str, name: str) -> tuple[PermissionIndex | None, str, str]:
+        """Of whose host it is, and what its clients call both."""
         host, local = whose(address)
-        matches = self._hosts.get(host)
-        if matches is None:
-            return [], False
-        if host:
-            queue = name.partition(FQQN)[2]
-            name = full_name(local, split(queue).local if queue else None)
-        return matches.deciding(local, name)
+        return self._hosts.get(host), local, _local(name)[1] if host else name
 
 
-class _Matches:
-    """The entries of one virtual host. names: as its clients have them → as the table has them."""
+def _against(
+    some: Sequence[PermissionEntry], last: PermissionEntry | None, groups: frozenset[str], operation: str
+) -> str | None:
+    """Of entries that decide about some of it, and the one that has the last word."""
+    for entry in [] if last is not None and operation not in READING else some:
+        if operation not in entry.said.operations(groups):
+            return entry.match
+    return last.match if last is not None and operation not in last.said.operations(groups) else None
 
-    def __init__(self, names: Mapping[str, str], table: Mapping[str, Mapping[str, Any]], delimiter: str) -> None:
-        self._delimiter = delimiter
-        order = sorted(names, key=lambda name: (not self._is_pattern(name), specificity(name, delimiter)), reverse=True)
-        entries = [(name, _Entry(names[name], name.split(delimiter), table[names[name]])) for name in order]
-        self._queues = {name: entry for name, entry in entries if FQQN in name}
-        self.entries = [entry for name, entry in entries if FQQN not in name]
-        """From specific to general, exact names first."""
 
-    def deciding(self, address: str, name: str) -> tuple[list[_Entry], bool]:
-        """See Permissions."""
-        queue = self._queues.get(name)
-        words = address.split(self._delimiter)
-        if not self._is_pattern(address):
-            if queue is not None:
-                return [queue], True
-            found = next((entry for entry in self.entries if matches(entry.words, words)), None)
-            return ([], False) if found is None else ([found], True)
-        some: list[_Entry] = []
-        last = [] if queue is None else [queue]  # a queue of many addresses: none of them is shown by its name
-        for entry in self.entries:
-            if overlap(entry.words, words):
-                some.append(entry)
-                if covers(entry.words, words):
-                    return some + last, True
-        return some + last, False
-
-    def _is_pattern(self, name: str) -> bool:
-        return is_pattern(name, self._delimiter)
+def _local(name: str) -> tuple[str, str]:
+    """Whose an entry is, and what its clients call what it is about."""
+    host, local = whose(name)
+    if FQQN not in local:
+        return host, local
+    address, _, queue = local.partition(FQQN)
+    return host, full_name(address, split(queue).local)
 
 
 def not_created(user: str, detail: str) -> str:
