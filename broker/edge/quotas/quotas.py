@@ -181,20 +181,23 @@ class Usage:
 
     # ── what owners keep ───────────────────────────────────────────────────────────────────────────
 
-    def sends(self) -> bool:
-        """Before a SEND: may it make the queue that it goes to. Raises RefusedError(QUOTA) where nothing may be sent,
-        because as much is kept as may be."""
+    def sends(self, allowed: bool) -> bool:
+        """Before a SEND: may it make the queue that it goes to. allowed: by rights. Raises RefusedError(QUOTA) where
+        nothing may be sent, because as much is kept as may be."""
         for account in self.accounts:
             if True in account.full:
                 for what in (KeptResource.BYTES, KeptResource.MEMORY_BYTES):
                     if account.full[what]:
                         raise account.kept_refusal(what)
-        return self.creates()
+        return self.creates(allowed)
 
-    def creates(self, durable: bool = False) -> bool:
-        """May it make one more queue (durable: a durable subscription). Where it may not it goes on with those that
-        are there: only their owner knows them, and refuses what is not there (withheld)."""
+    def creates(self, allowed: bool = True, durable: bool = False) -> bool:
+        """May it make one more queue (durable: a durable subscription). allowed: by rights; who lacks those is told so,
+        and nothing of quotas. Where it may not it goes on with those that are there: only their owner knows them, and
+        refuses what is not there (withheld)."""
         self._withheld = None
+        if not allowed:
+            return False
         for account in self.accounts:
             for what in (KeptResource.QUEUES, KeptResource.DURABLE_SUBSCRIPTIONS)[: 1 + durable]:
                 if account.full[what]:

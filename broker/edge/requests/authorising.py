@@ -57,7 +57,7 @@ def creating(session: Session, route: Route) -> bool:
     """The same with what edge.quotas leaves. Raises RefusedError(QUOTA) as well."""
     rights, usage = session.rights, session.usage
     allowed = (rights is None or sending(session, rights, route)) and route.create
-    return allowed if usage is None else usage.sends() and allowed
+    return allowed if usage is None else usage.sends(allowed)
 
 
 def attached(address: str, routing: Routing, queue: str | None) -> tuple[str | None, ...]:

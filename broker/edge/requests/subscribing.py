@@ -241,10 +241,11 @@ def _counted(session: Session, wish: SubscribeRequest) -> None:
     """Raises RefusedError(QUOTA)."""
     usage = session.usage
     if usage is not None:
-        if not usage.creates(wish.durable):
-            if authorising.always_new(session, wish):
-                usage.check_queue()
-            for each in (wish, *wish.more):
+        wishes = (wish, *wish.more)
+        if authorising.always_new(session, wish):
+            usage.check_queue()
+        elif not usage.creates(any([each.create for each in wishes]), wish.durable):
+            for each in wishes:
                 each.create = False
         usage.check(Resource.SUBSCRIPTIONS, SLOTS if wish.wide else sum(len(each.slots) for each in (wish, *wish.more)))
         if wish.ack is not AckMode.AUTO and not wish.browse:

@@ -17,7 +17,7 @@ from ..quotas.quotas import Usage
 def not_made(
     usage: Usage | None, rights: Rights | None, user: str, detail: str, deny: Callable[[str], None]
 ) -> RefusedError:
-    """deny: counts that an operation was refused. The quota first: without the right nothing was withheld for it."""
+    """deny: counts that an operation was refused. The quota first: it withholds from those alone who have the right."""
     if usage is not None and (short := usage.withheld()) is not None:
         return short
     if rights is None:

@@ -253,6 +253,41 @@ async def test_a_host_with_as_many_queues_as_it_may_have_uses_those_that_are_the
     assert "host:/ has 2 queues at most, and there are 2" in refusal(socket)
 
 
+@pytest.mark.parametrize(
+    ("rights", "code", "said"),
+    [
+        ({"send": "*", "consume": "*"}, Code.NOT_ALLOWED, "lacks create_address"),
+        (
+            {"send": "*", "consume": "*", "create_address": "*", "create_durable_queue": "*"},
+            Code.QUOTA,
+            "host:/ has 1 queues at most",
+        ),
+    ],
+    ids=["who lacks the right", "who has it"],
+)
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0",
+        b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:r\n\n\0",
+    ],
+    ids=["SEND", "SUBSCRIBE"],
+)
+async def test_the_right_is_asked_for_first_and_the_quota_then(
+    frame: bytes, rights: dict[str, str], code: Code, said: str
+) -> None:
+    """Who may not make the queue at all was told of a quota, as if a larger one would help him."""
+    own = Bench(quotas={"host:*": {"max_queues": 1}}, permissions={"#": rights})
+    session, socket = connected(own)
+    own.edge.quotas.keeps({"host:/": (1, 0, 0, 0)})
+    session.receive(frame)
+    command = asked(own, Publish if frame.startswith(b"SEND") else Subscribe)
+    assert not command.create
+    session.refused(command.seq, Code.NOT_ALLOWED, "'a' does not exist and would have to be created")
+    told = bytes(socket.sent).decode()
+    assert f"error-code:{code.number}\n" in told and said in told
+
+
 async def test_a_subscriber_has_a_queue_of_his_own_and_is_refused_at_once():
     own = bench(host_each={"max_queues": 2})
     session, socket = connected(own)
