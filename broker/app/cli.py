@@ -6,13 +6,17 @@ that `stampede serve` listens well under a second after it was typed.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from broker import __version__
 
-from .commands.options import edges_option, serve_options, settings_of, source_of
+from .commands.options import Misuse, edges_option, serve_options, settings_of, source_of
+
+if TYPE_CHECKING:
+    from broker.config.settings import Settings
 
 _LAZY = {
     "cluster": "commands.etcd.cluster_copies_cli",
@@ -90,10 +94,9 @@ def serve(**options: Any) -> None:
     With --edges N clients are served by N more processes, so that more than one core is used. A message costs about
     twice the CPU then: on one or two cores it is slower (docs/benchmarks.md)."""
     settings = settings_of(**options)
-    from .process.logs import set_up
     from .standalone import run
 
-    stop_logging = set_up(settings.log)
+    stop_logging = _logging(settings)
     try:
         status = run(settings, source_of(**options))
     finally:
@@ -125,14 +128,24 @@ def scaler(**options: Any) -> None:
     _run("scaler", "ScalerProcess", options)
 
 
+def _logging(settings: Settings) -> Callable[[], None]:
+    from broker.core.errors import ConfigError
+
+    from .process.logs import set_up
+
+    try:
+        return set_up(settings.log)
+    except ConfigError as error:
+        raise Misuse(str(error)) from None
+
+
 def _run(module: str, name: str, options: dict[str, Any]) -> None:
     settings = settings_of(**options)
     from importlib import import_module
 
-    from .process.logs import set_up
     from .process.process import run
 
-    stop_logging = set_up(settings.log)
+    stop_logging = _logging(settings)
     try:
         status = run(getattr(import_module(f"broker.app.{module}"), name), settings)
     finally:

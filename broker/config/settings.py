@@ -11,6 +11,7 @@ from typing import Any
 
 from .addressing import AddressSettings
 from .fields import GIB, KIB, MIB, group, setting, table
+from .logs import LogSettings
 from .scaler import ScalerSettings
 from .tracing import TracingSettings
 
@@ -426,16 +427,6 @@ class AdminSettings:
     )  # fmt: skip
     tls_cert_file: str = setting("", "path", "PEM certificate chain of the TLS port; re-read when it changes")
     tls_key_file: str = setting("", "path", "PEM private key of the TLS port")
-
-
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """Logging."""
-
-    level: str = setting(
-        "INFO", "DEBUG|INFO|WARNING|ERROR", "DEBUG logs every frame with client address and connection id"
-    )
-    format: str = setting("text", "text|json", "one line per event")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ import socket
 import ssl
 from pathlib import Path
 
+import pytest
+
 from tests.harness import Broker, Client, until
 from tests.harness.secrets import add_user, self_signed
 
@@ -127,3 +129,30 @@ def test_the_audit_log_says_who_came_in_who_did_not_and_what_was_denied(tmp_path
     assert lines[0]["client_id"] in ("", "alice.x") and lines[1]["client_id"] == "alice.x"
     for secret in (PASSCODE, WRONG, "a secret body"):
         assert secret not in broker.log()
+
+
+@pytest.mark.parametrize("processes", [0, 2], ids=["one process", "edge processes"])
+def test_the_audit_log_has_a_file_of_its_own_that_logrotate_may_move(tmp_path: Path, processes: int) -> None:
+    path = tmp_path / "audit.jsonl"
+    settings = {"log.audit_file": path, "edge.processes": processes}
+    broker = Broker(tmp_path / "broker", settings, level="WARNING")
+    broker.folder.mkdir()
+    add_user(broker, "alice", PASSCODE)
+
+    def guess() -> None:
+        with Client(broker.port) as client:
+            client.send("CONNECT", {"accept-version": "1.2", "host": "h", "login": "alice", "passcode": WRONG})
+            client.expect("ERROR")
+
+    with broker:
+        guess()
+        until(lambda: path.exists() and path.read_text().count("\n") == 1, "it is not there")
+        path.rename(tmp_path / "audit.jsonl.1")
+        guess()
+        until(lambda: path.exists() and path.read_text().count("\n") == 1, "no new one was begun")
+        assert broker.stop() == 0
+    for file in (path, tmp_path / "audit.jsonl.1"):
+        (line,) = [json.loads(line) for line in file.read_text().splitlines()]
+        assert (line["who"], line["action"], line["outcome"]) == ("alice", "login", "login-failed") and line["time"]
+        assert WRONG not in file.read_text()
+    assert "login-failed" not in broker.log()

@@ -1,4 +1,5 @@
-"""Logging: one line per event on stderr, as text or JSON, written by a thread so that the loop never waits for it.
+"""Logging: one line per event on stderr, as text or JSON, written by a thread so that the loop never waits for it;
+audit lines to a file of their own where the settings name one, by a thread of its own.
 
 Rule: whoever logs only puts a record into a bounded queue. When the queue is full the record is dropped and
 counted: a slow terminal must not stop the broker. Knows nothing of what is logged.
@@ -15,7 +16,9 @@ from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
 from typing import TextIO
 
-from broker.config.settings import LogSettings
+from broker.config.logs import LogSettings
+from broker.core.errors import ConfigError
+from broker.seams.line_file import LineFile
 
 QUEUE_RECORDS = 10_000
 """About 10 MB of records at most."""
@@ -25,8 +28,13 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
+AUDIT = "stampede.audit"
+
+
 def set_up(settings: LogSettings, stream: TextIO | None = None) -> Callable[[], None]:
-    """Takes over the root logger. Returns what must be called last: it writes what is queued and restores."""
+    """Takes over the root logger. Returns what must be called last: it writes what is queued and restores. Raises
+    ConfigError for an audit file that cannot be had."""
+    stop_audit = _set_up_audit(settings)
     root = logging.getLogger()
     writer = logging.StreamHandler(stream or sys.stderr)
     writer.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
@@ -41,12 +49,81 @@ def set_up(settings: LogSettings, stream: TextIO | None = None) -> Callable[[], 
     listener.start()
 
     def stop() -> None:
+        stop_audit()
         root.handlers[:] = before
         root.setLevel(level)
         listener.stop()
         handler.close()
 
     return stop
+
+
+def _set_up_audit(settings: LogSettings) -> Callable[[], None]:
+    path = settings.audit_file
+    if not path:
+        return lambda: None
+    try:
+        file = None if path == "-" else LineFile(path, settings.audit_file_bytes, settings.audit_files_kept)
+    except OSError as error:
+        raise ConfigError(f"log.audit_file {path} cannot be written: {error.strerror}.") from None
+    audit = logging.getLogger(AUDIT)
+    handler, before = BoundedHandler(), (audit.handlers[:], audit.level, audit.propagate)
+    listener = QueueListener(handler.records, AuditWriter(file))
+    audit.handlers[:], audit.propagate = [handler], False
+    audit.setLevel(logging.INFO)
+    listener.start()
+
+    def stop() -> None:
+        audit.handlers[:], audit.propagate = before[0], before[2]
+        audit.setLevel(before[1])
+        listener.stop()
+        handler.close()
+        if file is not None:
+            file.close()
+
+    return stop
+
+
+class AuditWriter(logging.Handler):
+    """Writes audit lines, which are JSON, with their time in front. file: None: stdout. What cannot be written is
+    counted, said in the log, and in the file when it can be written again."""
+
+    def __init__(self, file: LineFile | None) -> None:
+        super().__init__()
+        self._file = file
+        self._lost = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if self._lost:
+                self._write(_audit_line(_time(record), _lost(self._lost)))
+                self._lost = 0
+            told = record.getMessage()
+            self._write(_audit_line(_time(record), told if record.name == AUDIT else _lost(0, told)))
+        except OSError as error:
+            self._lost += 1
+            if self._lost == 1:
+                where = self._file.path if self._file is not None else "stdout"
+                logging.getLogger("stampede").error(
+                    "audit lines are lost: %s cannot be written: %s", where, error.strerror
+                )
+
+    def _write(self, line: bytes) -> None:
+        if self._file is not None:
+            self._file.write(line)
+        else:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+
+
+def _audit_line(time: str, entry: str) -> bytes:
+    return f'{{"time": "{time}", {entry[1:]}\n'.encode(errors="backslashreplace")
+
+
+def _lost(lines: int, why: str = "") -> str:
+    """An entry that says that others are missing."""
+    told = why or f"{lines} audit lines could not be written"
+    return json.dumps({"who": "", "from": "", "action": "audit", "target": told, "outcome": "lost"})
 
 
 class BoundedHandler(QueueHandler):

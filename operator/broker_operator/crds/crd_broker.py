@@ -171,11 +171,18 @@ def _settings() -> Schema:
         "engine": group_schema("engine"),
         "journal": group_schema("journal"),
         "wire": group_schema("wire"),
-        "log": group_schema("log"),
+        "log": _log(),
         "tracing": group_schema("tracing"),
         "logReads": group_schema("log_reads", ("host", "cert_file", "key_file")),
     }
     return table("Settings of all processes.", groups)
+
+
+def _log() -> Schema:
+    """Audit lines go to stdout at most: whoever writes this resource names no file of the pod."""
+    schema = group_schema("log", ("audit_file_bytes", "audit_files_kept"))
+    schema["properties"]["auditFile"] |= {"enum": ["", "-"]}
+    return schema
 
 
 def _address_owners() -> Schema:

@@ -6,11 +6,15 @@ import io
 import json
 import logging
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from broker.app.process import logs
-from broker.config.settings import LogSettings
+from broker.config.logs import LogSettings
+from broker.core.errors import ConfigError
 
 
 @pytest.fixture
@@ -98,3 +102,75 @@ def test_the_root_logger_is_given_back():
     assert logging.getLogger().handlers != before
     stop()
     assert logging.getLogger().handlers == before
+
+
+def audited(settings: LogSettings, body: Callable[[], None]) -> list[str]:
+    """What the log itself has."""
+    stream = io.StringIO()
+    stop = logs.set_up(settings, stream)
+    try:
+        body()
+    finally:
+        stop()
+    return stream.getvalue().splitlines()
+
+
+def note(action: str) -> None:
+    logging.getLogger("stampede.audit").info("%s", json.dumps({"who": "ada", "action": action, "target": "\udc80"}))
+
+
+def test_audit_lines_go_to_their_own_file_whatever_the_level_is(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    settings = LogSettings(level="ERROR", audit_file=str(path))
+    log = audited(settings, lambda: [note("login"), note("send"), logging.getLogger("broker").error("other")])
+    assert [line.rpartition(" ")[2] for line in log] == ["other"]
+    told = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["who"], line["action"]) for line in told] == [("ada", "login"), ("ada", "send")]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", told[0]["time"]) and next(iter(told[0])) == "time"
+    audit = logging.getLogger("stampede.audit")
+    assert audit.propagate and not audit.handlers and audit.level == logging.NOTSET
+
+
+def test_audit_lines_go_to_stdout(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert not audited(LogSettings(audit_file="-"), lambda: note("login"))
+    (line,) = capsysbinary.readouterr().out.splitlines()
+    assert json.loads(line)["action"] == "login"
+
+
+def test_without_a_file_they_are_lines_of_the_log() -> None:
+    (line,) = audited(LogSettings(), lambda: note("login"))
+    assert " INFO stampede.audit: {" in line
+
+
+def test_an_audit_file_that_cannot_be_had_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"log\.audit_file .*/gone/audit cannot be written: No such file"):
+        logs.set_up(LogSettings(audit_file=str(tmp_path / "gone" / "audit")))
+
+
+def test_what_could_not_be_written_is_counted_in_the_file_and_said_once_in_the_log() -> None:
+    class File:
+        path, full = "audit", True
+        lines: ClassVar[list[bytes]] = []
+
+        def write(self, line: bytes) -> None:
+            if self.full:
+                raise OSError(28, "No space left on device")
+            self.lines.append(line)
+
+    file = File()
+    stream = io.StringIO()
+    stop = logs.set_up(LogSettings(), stream)
+    try:
+        writer = logs.AuditWriter(file)  # type: ignore[arg-type]
+        record = logging.makeLogRecord({"name": "stampede.audit", "msg": '{"action": "login"}'})
+        for _ in range(3):
+            writer.handle(record)
+        file.full = False
+        writer.handle(record)
+    finally:
+        stop()
+    assert stream.getvalue().count("audit lines are lost: audit cannot be written: No space left on device") == 1
+    told = [json.loads(line) for line in file.lines]
+    assert [(line["action"], line.get("target")) for line in told] == [
+        ("audit", "3 audit lines could not be written"), ("login", None),
+    ]  # fmt: skip

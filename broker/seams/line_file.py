@@ -1,0 +1,82 @@
+"""A file that lines are added to, by one process or by several of ours, and that is put aside when it is full.
+
+Whoever moves or removes it (logrotate) need tell nobody: where it stood a new one is begun with the next line. A line
+that was on its way at that moment is in the file that was moved: none is lost, and none is in both.
+
+Rule: a line is written whole, and at once; nothing waits in memory. Must not know what the lines say.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+
+class LineFile:
+    """most: bytes before it becomes PATH.1, PATH.1 becomes PATH.2 and so on; 0: never. keep: so many of those. Raises
+    OSError."""
+
+    def __init__(self, path: str, most: int = 0, keep: int = 1) -> None:
+        self.path = path
+        self._most = most
+        self._keep = max(keep, 1)
+        self._fd = -1
+        self._torn = False
+        """Its last line is not whole: the disk was full."""
+        self._open()
+
+    def write(self, line: bytes) -> None:
+        """Adds a line, which ends with its newline. Raises OSError; then it is not there, or not all of it."""
+        size = self._size()
+        if size is None:
+            self._open()
+        elif self._most and size and size + len(line) > self._most:
+            self._turn()
+        left = memoryview(b"\n" + line if self._torn else line)
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+        except OSError:
+            self._torn = self._torn or len(left) < len(line)
+            raise
+        self._torn = False
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> None:
+        self.close()
+        self._torn = False
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _size(self) -> int | None:
+        """None: another file stands there by now, or none."""
+        if self._fd < 0:
+            return None  # it could not be opened the last time
+        try:
+            there = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        own = os.fstat(self._fd)
+        return there.st_size if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino) else None
+
+    def _turn(self) -> None:
+        """It is full. Another process of ours may find so as well: who has the lock does it, the others see it done."""
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            if self._size() is not None:
+                for number in range(self._keep - 1, 0, -1):
+                    _rename(f"{self.path}.{number}", f"{self.path}.{number + 1}")
+                _rename(self.path, f"{self.path}.1")
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        self._open()
+
+
+def _rename(old: str, new: str) -> None:
+    try:
+        os.rename(old, new)
+    except FileNotFoundError:
+        return
