@@ -2,7 +2,8 @@
 
     connects   CONNECTs a second with a passcode that is remembered, through sockets, and CPU of the broker for each
     storm      1,000 wrong logins a second from one address: how long the right login of others takes
-    wide       the same from 1,000 addresses; needs a machine on which the generator has processors of its own
+    wide       the same from 1,000 addresses
+    spray      from 1,000 addresses, for another user each time: nobody but the address gives it away
     check      one question to the permissions, as a SEND has it
     start      100,000 users and permissions read and put in order, of a file and of etcd
 
@@ -13,12 +14,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import multiprocessing
 import os
+import select
+import socket
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -59,7 +64,7 @@ async def login(port: int, user: str, passcode: str, address: str = "127.0.0.1")
     began = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
     try:
-        writer.write(f"CONNECT\naccept-version:1.2\nhost:x\nlogin:{user}\npasscode:{passcode}\n\n\0".encode())
+        writer.write(frame(user, passcode))
         answer = await reader.read(4096)
     finally:
         writer.close()
@@ -71,71 +76,114 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def connects(count: int = 10_000, at_once: int = 50) -> None:
+class Crowd:
+    """Clients that connect, say who they are and go, over plain sockets and one epoll: asyncio's streams would take as
+    much of the machine as the broker does."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._epoll = select.epoll()
+        self._open: dict[int, tuple[socket.socket, float]] = {}
+        self.right = self.wrong = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def comes(self, user: str, passcode: str, address: str) -> None:
+        """One more of them, who does not wait for his answer here."""
+        client = socket.socket()
+        client.setsockopt(socket.SOL_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+        client.bind((address, 0))
+        try:
+            client.connect(("127.0.0.1", self._port))
+            client.send(frame(user, passcode))
+        except OSError:
+            client.close()
+            return
+        self._open[client.fileno()] = client, time.monotonic()
+        self._epoll.register(client.fileno(), select.EPOLLIN)
+
+    def hears(self, seconds: float) -> None:
+        """Answers of so long; nobody waits for longer than 15 s."""
+        for number, _ in self._epoll.poll(seconds):
+            self._ends(number)
+        now = time.monotonic()
+        while self._open and now - next(iter(self._open.values()))[1] > 15:
+            self._ends(next(iter(self._open)), told=False)
+
+    def _ends(self, number: int, told: bool = True) -> None:
+        client, _ = self._open.pop(number)
+        with suppress(OSError):
+            right = told and client.recv(4096).startswith(b"CONNECTED")
+            self.right, self.wrong = self.right + right, self.wrong + (told and not right)
+        client.close()
+
+
+IP_BIND_ADDRESS_NO_PORT = 24
+
+
+def frame(user: str, passcode: str) -> bytes:
+    return f"CONNECT\naccept-version:1.2\nhost:x\nlogin:{user}\npasscode:{passcode}\n\n\0".encode()
+
+
+async def connects(count: int = 20_000, at_once: int = 50) -> None:
     """With cached credentials."""
     with broker(1) as served:
         assert (await login(served.port, "u0", PASSCODE))[1]
-        left = iter(range(count))
-        pid = served.pid
+        pid, crowd, left = served.pid, Crowd(served.port), count
         before, began = cpu_of(pid), time.monotonic()
-
-        async def some() -> None:
-            for _ in left:
-                assert (await login(served.port, "u0", PASSCODE))[1]
-
-        await asyncio.gather(*(some() for _ in range(at_once)))
+        while left or crowd:
+            while left and len(crowd) < at_once:
+                crowd.comes("u0", PASSCODE, f"127.0.0.{2 + left % 8}")  # ports of one alone run out
+                left -= 1
+            crowd.hears(1.0)
         took, cpu = time.monotonic() - began, cpu_of(pid) - before
+        assert crowd.right == count, f"{crowd.right} of {count} came in"
         each = f"{1000 * cpu / count:.3f} ms of CPU of the broker each: {count / cpu:,.0f}/s by that"
         print(f"connects  {count / took:,.0f}/s through sockets, {each}")
 
 
-async def storm(addresses: int, seconds: float = 12.0) -> None:
-    """Of wrong passcodes, for users that are there and that are not."""
+def blow(port: int, addresses: int, names: int, told: Connection) -> None:
+    """The storm, in a process of its own, until it is ended: for users that are there and that are not."""
+    crowd, number, began = Crowd(port), 0, time.monotonic()
+    while not told.poll():
+        while number < (time.monotonic() - began) * STORM:
+            at = number % addresses
+            # Each address tries several names, so that it takes longer to find out who guesses.
+            user = f"u{OTHERS + (number + number // addresses) % names}"
+            crowd.comes(user, f"wrong{number}", f"127.{1 + at // 250}.0.{1 + at % 250}")
+            number += 1
+        crowd.hears(0.005)
+    told.send((number / (time.monotonic() - began), crowd.wrong, crowd.right))
+
+
+async def storm(addresses: int, names: int = 20, warm: float = 3.0, seconds: float = 12.0) -> None:
+    """Of wrong passcodes. names: of how many users. warm: how long it has blown before others come."""
     with broker(OTHERS + 10) as served:
         port = served.port
-        tasks: set[asyncio.Task[None]] = set()
-        wrong = [0]
-
-        async def one(number: int) -> None:
-            where = f"127.{1 + number % addresses // 250}.0.{1 + number % addresses % 250}"
-            try:
-                async with asyncio.timeout(15):
-                    _, right = await login(port, f"u{OTHERS + number % 20}", "wrong", where)
-                    assert not right
-                    wrong[0] += 1
-            except (OSError, TimeoutError):
-                pass
-
-        async def stormy() -> None:
-            began, number = time.monotonic(), 0
-            while True:
-                while number < (time.monotonic() - began) * STORM:
-                    task = asyncio.create_task(one(number))
-                    tasks.add(task)
-                    task.add_done_callback(tasks.discard)
-                    number += 1
-                await asyncio.sleep(0.005)
-
         known = [await login(port, f"u{n}", PASSCODE, "127.0.0.2") for n in range(OTHERS // 2)]
         assert all(right for _, right in known)
-        blowing = asyncio.create_task(stormy())
-        await asyncio.sleep(3)
+        here, there = multiprocessing.Pipe()
+        blowing = multiprocessing.Process(target=blow, args=(port, addresses, names, there), daemon=True)
+        blowing.start()
+        await asyncio.sleep(warm)
         waiting, again = [], []
         for n in range(OTHERS // 2):
             again.append(await login(port, f"u{n}", PASSCODE, "127.0.0.2"))
             waiting.append(asyncio.create_task(login(port, f"u{n + OTHERS // 2}", PASSCODE, f"127.200.0.{n + 1}")))
             await asyncio.sleep(seconds / OTHERS)
         first = await asyncio.gather(*waiting)  # whoever waits too long is told so: edge.login_timeout_s
-        blowing.cancel()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        here.send("over")
+        rate, wrong, right = here.recv()
+        blowing.join()
+        assert not right
+        print(f"storm     {rate:,.0f}/s from {addresses}, for {names} users, {wrong} told no; after {warm:.0f} s of it")
         for what, found in (("remembered", again), ("never in before, new address", first)):
             times = sorted(took for took, _ in found)
             denied = sum(not right for _, right in found)
             middle = times[len(times) // 2]
             told = f"median {middle:.3f} s, longest {times[-1]:.3f} s, refused {denied} of {len(found)}"
-            print(f"storm     {STORM}/s from {addresses}: right login, {what}: {told}")
+            print(f"storm       right login, {what}: {told}")
 
 
 def check() -> None:
@@ -180,6 +228,7 @@ def main() -> None:
         "connects": connects,
         "storm": lambda: storm(1),
         "wide": lambda: storm(1000),
+        "spray": lambda: storm(1000, 1_000_000, 20.0),
     }
     for what in parser.parse_args().what:
         if what in served:
