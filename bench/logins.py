@@ -33,8 +33,8 @@ import msgspec
 from broker.cluster.config import read_entry
 from broker.config.settings import EngineSettings
 from broker.edge.access.auth import NOBODY, TableAuthenticator
-from broker.edge.access.permissions import Permissions
 from broker.edge.access.users import User, load_users, save_users
+from broker.edge.rights.permissions import Permissions
 from broker.seams.clock import SystemClock
 from broker.seams.passcodes import hash_passcode
 from tests.harness.broker import Broker

@@ -13,7 +13,7 @@ import click
 
 from broker import __version__
 
-from .commands.options import Misuse, edges_option, serve_options, settings_of, source_of
+from .commands.options import Misuse, edges_option, read, serve_options, settings_of, source_of
 
 if TYPE_CHECKING:
     from broker.config.settings import Settings
@@ -93,12 +93,13 @@ def serve(**options: Any) -> None:
 
     With --edges N clients are served by N more processes, so that more than one core is used. A message costs about
     twice the CPU then: on one or two cores it is slower (docs/benchmarks.md)."""
-    settings = settings_of(**options)
+    source = source_of(**options)
+    settings = read(source)
     from .standalone import run
 
     stop_logging = _logging(settings)
     try:
-        status = run(settings, source_of(**options))
+        status = run(settings, source)
     finally:
         stop_logging()
     raise SystemExit(status)

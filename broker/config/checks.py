@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from broker.core.errors import ConfigError
+from broker.core.virtual_host import HOST
 
 from .acceptor import AcceptorSettings
 from .acceptor_url import KEY_STORES
@@ -101,16 +102,19 @@ def check_entry(
     if table == "edge.quotas":
         check_quota(entry, QuotaSettings(**values), where)
         return
+    if table == "edge.permissions":
+        if HOST in entry:  # there may be a hundred thousand entries, and few have one
+            check_one_host(table, entry, values, where, delimiter)
+        check_permission(entry, values, where)
+        return
     check_one_host(table, entry, values, where, delimiter)
     check_reserved(table, entry, values, where)
     if table == "engine.addresses":
         _address(replace(base, **values), where)
     elif table == "engine.queues":
         check_queue(entry, QueueSettings(**values), where, delimiter)
-    elif table == "engine.diverts":
-        check_divert(DivertSettings(**values), where, delimiter)
     else:
-        check_permission(entry, values, where)
+        check_divert(DivertSettings(**values), where, delimiter)
 
 
 def _ports(settings: Settings, acceptors: Mapping[str, AcceptorSettings]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -64,18 +64,22 @@ class SettingsSource:
     config_file: str | None
     env: Mapping[str, str]
     overrides: Mapping[str, str]
+    _origins: dict[str, str] = field(default_factory=dict, compare=False)
 
     def read(self) -> Settings:
         """As it is now. Raises ConfigError."""
-        return load(self.config_file, self.env, self.overrides)
+        entries = list(_entries(self.config_file, self.env, self.overrides))
+        settings = _settings(entries)
+        self._origins.clear()
+        self._origins.update({_table_of(name) or name: where for name, _, where in entries})
+        return settings
 
     def origins(self) -> dict[str, str]:
-        """Setting → where the value stands that counts; of a table: where the last of its entries stands. Raises
-        ConfigError."""
-        found = {}
-        for name, _, where in _entries(self.config_file, self.env, self.overrides):
-            found[next((table for table in TABLES if name.startswith(table + ".")), name)] = where
-        return found
+        """Setting → where the value stood that counted when it was read last; of a table: where the last of its entries
+        stood. Raises ConfigError."""
+        if not self._origins:
+            self.read()
+        return dict(self._origins)
 
 
 def from_tree(tree: Mapping[str, Any], where: str) -> Settings:
@@ -88,7 +92,7 @@ def _settings(entries: list[tuple[str, Any, str]]) -> Settings:
     tables: dict[str, dict[str, dict[str, Any]]] = {}
     delimiter = next((str(raw) for name, raw, _ in reversed(entries) if name == _DELIMITER), ".")
     for name, raw, where in entries:
-        table_name = next((known for known in TABLES if name.startswith(known + ".")), None)
+        table_name = _table_of(name)
         if table_name is not None and raw == {}:
             entry = _entry_name(table_name, name[len(table_name) + 1 :], name, where, delimiter)
             tables.setdefault(table_name, {}).setdefault(entry, {})
@@ -109,11 +113,20 @@ def _settings(entries: list[tuple[str, Any, str]]) -> Settings:
     return settings
 
 
+def _table_of(name: str) -> str | None:
+    """The table of named entries that a dotted name belongs to."""
+    first, _, rest = name.partition(".")
+    if first in TABLES and rest:
+        return first
+    table = f"{first}.{rest.partition('.')[0]}"
+    return table if table in TABLES and len(name) > len(table) else None
+
+
 def _give_way(values: dict[str, Any], acceptors: Mapping[str, Mapping[str, Any]]) -> None:
     """A port of [edge] that nobody has set is off when an acceptor wants it, or has its name."""
     wanted = {named(name, table).settings.port for name, table in acceptors.items()}
-    for name, field in OF_EDGE.items():
-        setting = f"edge.{field}"
+    for name, port in OF_EDGE.items():
+        setting = f"edge.{port}"
         if setting not in values and (name in acceptors or leaves()[setting].default in wanted):
             values[setting] = -1
 
@@ -243,7 +256,7 @@ def _entry_setting(
 ) -> None:
     """`engine.addresses.orders.#.max_delivery_attempts`: the last part is the setting, the middle the entry's name."""
     named, _, last = name[len(table) + 1 :].rpartition(".")
-    entry = _entry_name(table, named, name, where, delimiter)
+    entry = named if named in entries else _entry_name(table, named, name, where, delimiter)
     known = entry_leaves(table)
     if last not in known:
         _unknown(name, where, list(known), f"settings of {_OWNERS[table]}: " + ", ".join(known))

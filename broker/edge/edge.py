@@ -33,7 +33,6 @@ from .access.acceptor import Entrances
 from .access.auth import Authenticator, FileAuthenticator
 from .access.login_places import Strangers
 from .access.outside import Outside
-from .access.permissions import Permissions, Rights
 from .destinations.directory import Directory, LocalClientIds, LocalNames
 from .destinations.near import Near
 from .destinations.partition_growth import Newcomers, PartitionGrowth
@@ -43,6 +42,7 @@ from .requests.inbound import Inbound
 from .requests.live_changes import LiveChanges
 from .requests.queue_wildcards import QueueWildcards
 from .requests.stream_ends import StreamEnds
+from .rights.permissions import Permissions, Rights, of_settings
 from .session import audit_trail
 from .session.added_headers import Numbers
 from .session.counters import EdgeCounters
@@ -107,8 +107,7 @@ class Edge:
         self.entrances = self._made_entrances()
         self.entrances.homes.learn(engine.queues)
         self.routes = self.entrances.routes
-        limits = settings.edge
-        self._permissions = Permissions(limits.permissions, engine.wildcard_delimiter, limits.permissions_required)
+        self._permissions = of_settings(settings)
         self.singly = one_by_one(engine, self.match)
         """Do messages for this address go to its owner one by one; None: no address wants that."""
         self.quotas, self.numbers, self.counters = Quotas(settings.edge.quotas), Numbers(boot), EdgeCounters()

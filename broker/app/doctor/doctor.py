@@ -16,8 +16,8 @@ from broker.config.ports import all_acceptors
 from broker.config.settings import MemorySettings, Settings
 from broker.core.certificates import first_certificate, not_after
 from broker.core.errors import BrokerError
-from broker.edge.access.permissions import Permissions, Rights
 from broker.edge.access.users import load_users
+from broker.edge.rights.permissions import Permissions, Rights
 from broker.engine.address.address_settings import Matcher
 from broker.engine.routing.dead_letter_queues import dead_letter_queue, expiry_queue
 from broker.seams.clock import SystemClock

@@ -33,6 +33,7 @@ from broker.config.changes import (
     restart_needed,
     tables_of,
     told,
+    with_known,
     with_tables,
 )
 from broker.config.load import SettingsSource
@@ -202,11 +203,12 @@ class LiveSettings:
         if used[PERMISSIONS] and not {**tables[PERMISSIONS], **self._changes.tables.get(PERMISSIONS, {})}:
             tables = {**tables, PERMISSIONS: own[PERMISSIONS]}
             restart.append({"name": PERMISSIONS, "in_use": used[PERMISSIONS], "wanted": {}})
+        tables = with_known(own, tables)
         # The rest of it stays as it was when the broker started: entries are checked against what is in use.
         wanted = with_tables(self._started, tables)
         for table, entries in tables.items():
             for entry, values in entries.items():
-                if own[table].get(entry) != values:
+                if own[table].get(entry) is not values:
                     checked(table, entry, values, self._started, "in the config file")
         after, aside = laid_over(wanted, self._changes, RESET, used)
         return _Read(wanted, origins, restart, after, aside, {**apart, **aside})

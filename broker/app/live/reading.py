@@ -17,8 +17,8 @@ from broker.core.errors import Code, RefusedError
 from broker.core.ids import slots_of
 from broker.core.virtual_host import HOST
 from broker.edge.access.auth import Authenticator, TableAuthenticator, is_loopback, refusal
-from broker.edge.access.permissions import Permissions, Rights
 from broker.edge.access.users import User
+from broker.edge.rights.permissions import Permissions, Rights
 from broker.engine.address.address_settings import Matcher
 from broker.journal.journal import Journal
 from broker.owner.replication.follower import Followers

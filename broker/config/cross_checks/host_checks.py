@@ -80,8 +80,6 @@ def check_reserved(table: str, entry: str, values: Mapping[str, Any], where: str
 
 def check_one_host(table: str, entry: str, values: Mapping[str, Any], where: str, delimiter: str) -> None:
     """Raises ConfigError for an entry that would be about two hosts, or that looks as if it were about one."""
-    if table == "edge.permissions" and HOST not in entry:
-        return  # there may be a hundred thousand of them
     names: Iterable[str]
     if table == "engine.queues":
         names = (entry, values.get("address") or entry)

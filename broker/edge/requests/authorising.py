@@ -17,8 +17,8 @@ from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.engine.address.address_settings import plain_routing
 
-from ..access.permissions import ADDRESS, DURABLE, OWN, Rights, full_name
 from ..destinations.send_route import Route
+from ..rights.permissions import ADDRESS, DURABLE, OWN, Rights, full_name
 from ..session import audit_trail
 from ..session.session import Session
 from ..subscriptions.subscription import SlotSubscription

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from broker.core.errors import Code, RefusedError
 
-from ..access.permissions import CREATE, Rights, not_created
 from ..quotas.quotas import Usage
+from ..rights.permissions import CREATE, Rights, not_created
 
 
 def not_made(

@@ -25,11 +25,11 @@ from broker.wire.events import Event, Frame
 from ..access.acceptor import Entrance, Entrances
 from ..access.auth import Authenticator
 from ..access.outside import Outside
-from ..access.permissions import Rights
 from ..destinations.directory import Directory
 from ..destinations.near import Near
 from ..destinations.send_route import RouteCache
 from ..quotas.quotas import Quotas
+from ..rights.permissions import Rights
 from ..subscriptions.rate_limits import Rates
 from ..subscriptions.split_subscription import SplitSubscription
 from ..subscriptions.subscription import ConsumerDesk, SlotSubscription

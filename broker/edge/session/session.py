@@ -29,9 +29,9 @@ from broker.wire.writer import error_frame, escape
 
 from ..access.acceptor import Entrance
 from ..access.auth import ANONYMOUS, Principal
-from ..access.permissions import Rights
 from ..destinations.temporary import Temporaries
 from ..quotas.quotas import Resource, Usage
+from ..rights.permissions import Rights
 from ..subscriptions.subscription import SlotSubscription
 from ..subscriptions.wildcard_subscription import STANDING, block
 from ..transport.channel import GONE, Channel

@@ -15,7 +15,7 @@ from broker.config.settings import EdgeSettings, EngineSettings, Settings
 from broker.core.errors import Code, RefusedError
 from broker.core.memory import Memory
 from broker.edge.access.auth import Principal
-from broker.edge.access.permissions import Permissions
+from broker.edge.rights.permissions import Permissions
 
 
 class Auth:

@@ -14,7 +14,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of, slots_of
 from broker.core.slots import Member, SlotRecord
 from broker.edge.access.auth import ANONYMOUS, Principal
-from broker.edge.access.permissions import Permissions
+from broker.edge.rights.permissions import Permissions
 from tests.unit.journal.support import open_journal, put, sent
 
 

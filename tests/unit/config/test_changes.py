@@ -18,6 +18,7 @@ from broker.config.changes import (
     shrunk,
     tables_of,
     told,
+    with_known,
     with_tables,
 )
 from broker.config.load import load
@@ -124,3 +125,12 @@ def test_settings_that_wait_for_a_restart_are_those_that_differ_outside_of_live_
 
 def test_the_command_that_takes_a_change_back_survives_a_shell():
     assert told("stampede admin reset", QUEUES, "a'b").endswith("""`stampede admin reset queues 'a'"'"'b'`.""")
+
+
+def test_entries_that_are_as_they_were_are_the_same_objects() -> None:
+    own = {"edge.permissions": {"a": {"send": "x"}, "b": {"send": "y"}}, "bridges": {"c": {"url": "z"}}}
+    tables = {"edge.permissions": {"a": {"send": "x"}, "b": {"send": "new"}}, "bridges": {"c": {"url": "z"}}}
+    found = with_known(own, tables)  # type: ignore[arg-type]
+    assert found == tables and found["bridges"] is own["bridges"]
+    assert found["edge.permissions"]["a"] is own["edge.permissions"]["a"]
+    assert found["edge.permissions"]["b"] is tables["edge.permissions"]["b"]

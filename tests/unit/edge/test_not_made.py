@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.core.errors import Code
-from broker.edge.access.permissions import Permissions
 from broker.edge.quotas.quotas import Quotas
+from broker.edge.rights.permissions import Permissions
 from broker.edge.session.not_made import not_made
 
 

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from broker.edge.access.permission_index import MOST_SETS, PermissionEntry, PermissionIndex, Said
-from broker.edge.access.permissions import Permissions
+from broker.edge.rights.permission_index import MOST_SETS, PermissionEntry, PermissionIndex, Said
+from broker.edge.rights.permissions import Permissions
 from broker.engine.address.address_settings import covers, is_pattern, matches, overlap, specificity
 
 WORDS = ("a", "b", "*", "")

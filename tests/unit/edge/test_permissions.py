@@ -11,7 +11,7 @@ from broker.config.load import checked_entry, from_tree
 from broker.config.permissions import OPERATIONS
 from broker.config.settings import EngineSettings
 from broker.core.errors import ConfigError
-from broker.edge.access.permissions import REMEMBERED, Permissions, Rights
+from broker.edge.rights.permissions import REMEMBERED, Permissions, Rights
 from broker.engine.address.address_settings import Matcher, covers, matches, overlap
 
 

@@ -14,8 +14,8 @@ from broker.core.address import RECURRING, TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.virtual_host import HOST, VirtualHost, host_of, split
 from broker.edge.access.auth import Principal, TableAuthenticator
-from broker.edge.access.permissions import Permissions
 from broker.edge.edge import Edge
+from broker.edge.rights.permissions import Permissions
 from broker.engine.address.address_settings import Matcher, first_said
 
 from .bench import Port

@@ -23,6 +23,7 @@ from operator import is_not
 from typing import Any
 
 from broker.config.permissions import EVERYBODY, FQQN, OPERATIONS, groups_of
+from broker.config.settings import Settings
 from broker.core.virtual_host import split, whose
 
 from .permission_index import PermissionEntry, PermissionIndex, Said
@@ -225,6 +226,12 @@ def _local(name: str) -> tuple[str, str]:
         return host, local
     address, _, queue = local.partition(FQQN)
     return host, full_name(address, split(queue).local)
+
+
+def of_settings(settings: Settings) -> Permissions:
+    """As they are at the start."""
+    edge = settings.edge
+    return Permissions(edge.permissions, settings.engine.wildcard_delimiter, edge.permissions_required)
 
 
 def not_created(user: str, detail: str) -> str:
