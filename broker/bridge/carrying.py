@@ -20,8 +20,6 @@ LEFT_BEHIND = frozenset({
     UNIQUE, HOPS,
 })  # fmt: skip
 """Of the delivery, of the source, or done already (a delay has passed)."""
-NO_ENDS = frozenset({"user-id"})
-"""RabbitMQ takes it only from the user of that name."""
 
 
 def hops_of(headers: Mapping[str, str]) -> int:
@@ -43,8 +41,7 @@ def headers_for(
     headers: Mapping[str, str], source: Kind, target: Kind, unique: str, now: Callable[[], int]
 ) -> dict[str, str]:
     """Of the SEND. unique: "" = nothing names the message. now: epoch milliseconds."""
-    out = NO_ENDS if target.name == "rabbitmq" else frozenset[str]()
-    found = {name: value for name, value in headers.items() if name not in LEFT_BEHIND and name not in out}
+    found = {name: value for name, value in headers.items() if name not in LEFT_BEHIND | target.refuses}
     _limit(found, source, target, now)
     found[HOPS] = str(hops_of(headers) + 1)
     if unique:

@@ -29,6 +29,7 @@ class Kind(NamedTuple):
     window       headers of SUBSCRIBE for so many unacknowledged messages.
     lasting      headers of SUBSCRIBE to a topic that outlives the connection.
     ended        headers of UNSUBSCRIBE that end it.
+    refuses      headers that it takes from nobody but the user they name.
     lives        header of SEND for how many milliseconds it may live; "": there is none.
     lived        headers of MESSAGE that have said so, the first one that is there.
     until        `expires` of SEND is when it ends, in epoch milliseconds."""
@@ -42,6 +43,7 @@ class Kind(NamedTuple):
     window: Callable[[int], dict[str, str]]
     lasting: Callable[[str], dict[str, str]]
     ended: Callable[[str], dict[str, str]]
+    refuses: frozenset[str] = frozenset()
     lives: str = ""
     lived: tuple[str, ...] = ()
     until: bool = True
@@ -97,6 +99,7 @@ RABBITMQ = Kind(
     "rabbitmq", "rabbitmq/", False, False, _amqp_id, _amqp_id,
     lambda window: {"prefetch-count": str(window)}, lambda _: {"durable": "true", "auto-delete": "false"},
     lambda _: {"durable": "true", "auto-delete": "false"}, lives="expiration", lived=("expiration",), until=False,
+    refuses=frozenset({"user-id"}),
 )  # fmt: skip
 OTHER = Kind("other", "", False, True, lambda _: "", lambda _: "", lambda _: {}, _durable, _durable)
 _KINDS = (STAMPEDE, ARTEMIS, ACTIVEMQ, RABBITMQ)
@@ -106,7 +109,12 @@ def kind_of(said: str, server: str) -> Kind:
     """said: the setting `broker`. server: of CONNECTED."""
     if said != "auto":
         return next(kind for kind in _KINDS if kind.name == said)
-    return next((kind for kind in _KINDS if server.lower().startswith(kind.told)), OTHER)
+    named = server.lower()
+    found = next((kind for kind in _KINDS if named.startswith(kind.told)), OTHER)
+    if f" {STAMPEDE.told}" not in named:
+        return found
+    # A Stampede in the dialect of another broker: what it does is ours, how it is asked for is the other's.
+    return STAMPEDE._replace(lasting=found.lasting, ended=found.ended, refuses=found.refuses)
 
 
 def is_topic(destination: str) -> bool:

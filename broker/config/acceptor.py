@@ -130,10 +130,12 @@ class AcceptorSettings:
     server_name: str = setting(
         "",
         "name/version",
-        "what `server` in CONNECTED says; empty: stampede/VERSION. Some clients look for a broker's name",
+        "what `server` in CONNECTED says; empty: stampede/VERSION, behind the name that its dialect's clients seek",
     )
     full_connected_v10: bool = setting(
-        False, "yes/no", "CONNECTED of STOMP 1.0 has version, heart-beat and server (RabbitMQ, Classic); Artemis: no"
+        False,
+        "yes/no",
+        "CONNECTED of STOMP 1.0 has version, heart-beat and server; dialects rabbitmq and activemq: always",
     )
     ws_max_message_bytes: int = setting(
         0,

@@ -159,7 +159,7 @@ class EdgeSettings:
     server_name: str = setting(
         "",
         "name/version",
-        "what `server` in CONNECTED says; empty: stampede/VERSION",
+        "what `server` in CONNECTED says; empty: stampede/VERSION, behind the name that the dialect's clients seek",
         "some clients look for a broker's name to choose their dialect",
     )
     full_connected_v10: bool = setting(

@@ -107,6 +107,10 @@ class Dialect:
     """Header lines of every MESSAGE that is delivered for the first time."""
     texts: Mapping[Code, str] = {}
     """See text()."""
+    server: str = ""
+    """What `server` of CONNECTED begins with, for clients that look for a broker's name to choose what they may do."""
+    full_v10 = False
+    """CONNECTED of STOMP 1.0 has version, heart-beat and server, whatever the acceptor says."""
     rejects = False
     """NACK means the dead letter address at once."""
     prefetches_messages = False

@@ -164,7 +164,8 @@ def _accept(session: Session, frame: Frame, version: Version, principal: Princip
     wanted = headers.get("heart-beat") if version is not Version.V10 else None
     beat = heartbeat.negotiate(wanted, session.acceptor, edge.settings.edge.heartbeat_min_ms)
     reply: list[tuple[str, str]] = [("session", f"{edge.boot}-{session.id}")]
-    full = version is not Version.V10 or session.acceptor.full_connected_v10
+    dialect = session.entrance.dialect
+    full = version is not Version.V10 or session.acceptor.full_connected_v10 or dialect.full_v10
     if full or "accept-version" in headers:
         reply.insert(0, ("version", version.value))
     if full:
@@ -173,7 +174,7 @@ def _accept(session: Session, frame: Frame, version: Version, principal: Princip
         elif version is Version.V10:
             reply.append(("heart-beat", f"{beat.send_ms},0"))
         if session.acceptor.server_header:
-            reply.append(("server", session.acceptor.server_name or SERVER))
+            reply.append(("server", session.acceptor.server_name or f"{dialect.server} {SERVER}".lstrip()))
     if "request-id" in headers:
         reply.append(("response-id", headers["request-id"]))
     if frame.receipt is not None:

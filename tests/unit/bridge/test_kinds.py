@@ -30,6 +30,15 @@ def test_a_broker_says_in_connected_what_it_is(server, kind):
     assert kind_of("artemis", server) is ARTEMIS
 
 
+@pytest.mark.parametrize(("server", "other"), [("RabbitMQ/3.10", RABBITMQ), ("ActiveMQ/5.17", ACTIVEMQ)])
+def test_a_stampede_in_the_dialect_of_another_is_one(server, other):
+    """What crosses to it once goes on doing so; a topic is subscribed to for good as that dialect has it."""
+    found = kind_of("auto", f"{server} stampede/0.1.0")
+    assert found.name == "stampede" and found.drops_known and found.lives == "ttl"
+    assert found.lasting("a") == other.lasting("a") and found.ended("a") == other.ended("a")
+    assert found.refuses == other.refuses
+
+
 def test_what_names_a_message_stays_the_same_at_each_delivery():
     first, again = {"message-id": "boot-1-77", "message-slot": "3"}, {"message-id": "boot-9-77", "message-slot": "3"}
     assert STAMPEDE.named(first) == STAMPEDE.named(again) == "3-77"

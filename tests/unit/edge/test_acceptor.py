@@ -266,6 +266,11 @@ def test_the_handshake_has_its_own_time(seconds: float, ends: bool) -> None:
             [b"version:1.0\n", b"server:RabbitMQ/4.1.0\n", b"heart-beat:0,0\n"],
             [b"stampede"],
         ),
+        # Their clients look for the name before they make a subscription durable (stomp-php), and read 1.0's version.
+        ({"dialect": "rabbitmq"}, "", [b"version:1.0\n", b"server:RabbitMQ/", b" stampede/", b"heart-beat:"], []),
+        ({"dialect": "activemq"}, "", [b"version:1.0\n", b"server:ActiveMQ/", b" stampede/", b"heart-beat:"], []),
+        ({"dialect": "rabbitmq", "server_name": "x/1"}, "accept-version:1.2\n", [b"server:x/1\n"], [b"RabbitMQ"]),
+        ({"dialect": "activemq", "server_header": False}, "accept-version:1.2\n", [], [b"server:"]),
     ],
 )
 def test_what_connected_says(acceptor: dict[str, Any], headers: str, has: list[bytes], lacks: list[bytes]) -> None:

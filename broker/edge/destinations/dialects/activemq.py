@@ -81,6 +81,8 @@ class ActiveMQ(Dialect):
     __slots__ = ("_match", "_virtual")
     name = "activemq"
     read = (PERIOD, REPEAT, CRON, ZONE)
+    server = "ActiveMQ/5.17"
+    full_v10 = True
     rejects = True
     prefetches_messages = True
     shows_temporaries = True

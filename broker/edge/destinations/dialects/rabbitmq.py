@@ -77,6 +77,8 @@ class RabbitMQ(Dialect):
     read = ("expiration",)
     lines = b"redelivered:false\n"
     texts = TEXTS
+    server = "RabbitMQ/3.10"
+    full_v10 = True
     names_temporaries = False
 
     def __init__(
