@@ -190,8 +190,7 @@ class EdgeProcess(ClusterProcess):
     async def start_admin(self) -> None:
         await self.admin.start()
         assert self.edge is not None
-        sessions = self.edge.sessions
-        self._loads = Loads(self.metadata, self.keys, self.membership, lambda: len(sessions))
+        self._loads = Loads(self.metadata, self.keys, self.membership, self.edge.clients)
         await self._loads.start()
         self._balancing = self.loop.create_task(self._balance())
 
@@ -204,7 +203,7 @@ class EdgeProcess(ClusterProcess):
             assert self.edge is not None
             if not self._ready or not settings.rebalance_above:
                 continue
-            count = len(self.edge.sessions)
+            count = self.edge.clients()
             others = [self._loads.others.get(name, 0) for name in self.membership.edges if name != self.id]
             many = excess(count, others, settings.rebalance_above, settings.rebalance_least)
             if many:

@@ -284,7 +284,11 @@ class EdgeSettings:
         "they all connect elsewhere at once",
     )
     rebalance_above: float = setting(
-        1.2, "factor", "an edge with more than so many times the mean sheds idle connections; 0: never", least=0
+        1.2,
+        "factor",
+        "an edge where more than so many times the mean have logged in sheds idle connections of the users that have "
+        "most there; 0: never",
+        least=0,
     )
     rebalance_least: int = setting(200, "connections", "above the mean before it does so")
     rebalance_rate: int = setting(20, "connections/s", "ended to balance edges", "clients notice each of them")

@@ -212,6 +212,10 @@ class Edge:
         if session.entrance.strangers is not None:
             session.entrance.strangers.leave(session)
 
+    def clients(self) -> int:
+        """Connections that have logged in: what is shared out among edges. Anybody can open others."""
+        return len(self.sessions) - len(self.strangers)
+
     def open_from(self, ip: str) -> int:
         """Connections of an address, as peers name it."""
         return self._per_ip.get(ip, 0)

@@ -10,8 +10,10 @@ from broker.edge.transport.draining import AT_ONCE, LOOKED, Shedding, excess
 
 
 class Session:
-    def __init__(self, idle=True):
+    def __init__(self, idle=True, whose="ada", connected=True):
         self.idle = idle
+        self.whose = whose
+        self.connected = connected
         self.ended: tuple | None = None
 
     def fail(self, code, detail):
@@ -96,6 +98,34 @@ def test_shedding_ends_so_many_and_stops():
     world.pass_time(10)
     assert world.ended == 7
     assert not world.due
+
+
+def test_nobody_moves_because_of_what_others_have_opened():
+    """500 connections that had not logged in made an edge end that of a polite client: it had more than the others."""
+    world = World(0)
+    crowd = [Session(whose="eve") for _ in range(300)]
+    few = [Session(whose=f"user{n}") for n in range(40)]
+    strangers = [Session(whose="@10.0.0.1", connected=False) for _ in range(500)]
+    world.all = [*few, *strangers, *crowd]
+    world.shedding.shed(200, 100, "move")
+    world.pass_time(10)
+    assert [each.ended is not None for each in few] == [False] * 40
+    assert not any(each.ended for each in strangers)
+    assert sum(each.ended is not None for each in crowd) == 200
+
+
+def test_who_has_most_is_waited_for_and_nobody_goes_instead():
+    world = World(0)
+    crowd = [Session(idle=False, whose="eve") for _ in range(30)]
+    few = [Session(whose=f"user{n}") for n in range(5)]
+    world.all = [*few, *crowd]
+    world.shedding.shed(20, 100, "move")
+    world.pass_time(5)
+    assert world.ended == 0
+    for each in crowd:
+        each.idle = True
+    world.pass_time(1)
+    assert not any(each.ended for each in few) and world.ended == 20
 
 
 @pytest.mark.parametrize(
