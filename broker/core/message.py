@@ -78,8 +78,8 @@ class Blob:
 class Run:
     """Messages with consecutive places in one queue (see the head of this file).
 
-    ids       message ids, same length as records: a `range` for fresh runs (consecutive), a list for
-              messages that came back. Empty (`NO_IDS`) until the engine has numbered them.
+    ids       message ids, ascending, same length as records: a `range` for fresh runs (consecutive), a list
+              for messages that came back. Empty (`NO_IDS`) until the engine has numbered them.
     nbytes    sum(len(records[i])) + len(records) * len(lines)  (+ the blob's length)
     expires   epoch milliseconds, 0 = never.    time   epoch milliseconds when the broker took it.
     due       epoch milliseconds before which it is not delivered, 0 = at once.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from broker.core.effects import Turn
 from broker.core.message import Run
 
-BACK = 128
+BACK = 64
 """Runs that come back in one turn from a consumer that has ended, or _LONG times as many messages of long ones: a
 client may hold as many as it likes, and give all of them back by going."""
 _LONG = 32

@@ -16,6 +16,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, Final
 
+from broker.core.address import Outcome
 from broker.core.commands import Command, Confirm, Grant, Hold, Prepare, Publish, Settle, Transact
 
 TURN: Final = 300
@@ -52,7 +53,10 @@ def units(command: Any) -> int:
         count = len(ids)
         # A stretch is one range in every book, and single ones a range each.
         # Ids ascend, so the ends say whether they are one stretch.
-        return 1 if count < 2 or ids[-1] - ids[0] == count - 1 else 1 + count // 5
+        if count > 1 and ids[-1] - ids[0] != count - 1:
+            return 1 + count // 5
+        # What was consumed goes as a stretch; what comes back stands in its queue again, one by one.
+        return 1 if kind is Hold or command.outcome is Outcome.ACK else 1 + count // 8
     if kind is Transact or kind is Prepare:
         return 1 + 2 * len(command.parts)
     return 1

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.config.settings import JournalSettings, Settings
-from broker.core.address import AckMode, Routing
+from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import Command, Confirm, Disconnect, Grant, Publish, Settle, Subscribe, Transact
 from broker.core.effects import Deliver, Done
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
-from broker.owner.shard.portions import MOST, TURN, WORK, beside, beside_by_slot, portion
+from broker.owner.shard.portions import MOST, TURN, WORK, beside, beside_by_slot, portion, units
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of
@@ -90,6 +90,15 @@ def test_what_one_command_costs_counts() -> None:
     assert portion([Publish(SLOT, 1, 0, "q", Routing.ANYCAST, run_of(*[b"\n\0"] * 640))] * 99) == 28
     assert portion([Transact(SLOT, 1, 0, [apart] * 75)] * 3) == 2
     assert portion([apart] * 2) == 2 and portion([]) == 0
+
+
+def test_what_comes_back_counts_one_by_one_and_what_was_consumed_as_a_stretch() -> None:
+    """A stretch of a thousand NACKs was one unit, and 300 of those are a turn."""
+    stretch = list(range(1, 1001))
+    assert units(Settle(SLOT, 2, 1, 5, stretch)) == 1
+    assert units(Settle(SLOT, 2, 1, 5, stretch, Outcome.NACK)) == 126
+    assert units(Settle(SLOT, 2, 1, 5, stretch, Outcome.RETURN)) == 126
+    assert units(Settle(SLOT, 2, 1, 5, [7], Outcome.NACK)) == 1
 
 
 def test_a_few_are_never_cut(monkeypatch) -> None:
