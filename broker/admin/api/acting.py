@@ -23,7 +23,7 @@ from broker.selector import compile, conjunction
 from broker.wire.rules import RESERVED
 
 from .access import Who
-from .calls import DOTS, ApiOp, Call, named
+from .calls import DOTS, DRY_RUN, ApiOp, Call, named
 from .params import Param
 from .problems import Problem, bad_value, unknown
 from .reading import EDGE, FQQN, Reading, absent
@@ -42,7 +42,7 @@ _LIMIT = Param(
 _RATE = Param("rate", "messages a second at most; after 30 s it answers `more`", "number", least=1, most=MOST)
 _CHOICE = (_SELECTOR, _IDS, _LIMIT, _RATE)
 _DRY_RUN = Param(
-    "dry_run", "nothing is done: `preview` says how many it would be (of the first "
+    DRY_RUN, "nothing is done: `preview` says how many it would be (of the first "
     f"{carrying.LOOKED:,}; `complete`: there are no others), and what the first of them are", "flag", False,
 )  # fmt: skip
 _NOTED = {"address": "origin", "queue": "origin_queue", "reason": "reason"}
@@ -164,7 +164,7 @@ class Acting:
         if body.keys().isdisjoint(choice.name for choice in _CHOICE):
             rows = await self._parts(call)
             call.noted.update(before=_before(rows))
-            if body["dry_run"]:
+            if body[DRY_RUN]:
                 call.body["limit"] = carrying.FIRST
                 told = await self._preview(call, lambda _: MoveOrder(lambda _: None, gone=True), moving=False)
                 told["preview"].update(count=sum([row["messages"] for row in rows]), complete=True)
@@ -196,7 +196,7 @@ class Acting:
 
     async def copy(self, call: Call) -> Any:
         to, rate, limit = self._target(call), call.body.get("rate", 0), call.body.get("limit", AT_ONCE)
-        if call.body["dry_run"]:
+        if call.body[DRY_RUN]:
             return await self._preview(call, lambda _: MoveOrder(lambda _: to, copied=True), moving=False)
         if rate and limit > rate * COPIED_S:
             raise bad_value("limit", str(limit), f"at most {COPIED_S} times the rate: a copy that is cut begins anew")
@@ -228,7 +228,7 @@ class Acting:
         self, call: Call, order: Callable[[dict[str, Any]], MoveOrder], condition: str | None = None
     ) -> Any:
         """order: by the part of the queue.    condition: of all messages that it is about."""
-        if call.body["dry_run"]:
+        if call.body[DRY_RUN]:
             return await self._preview(call, order, condition, moving=True)
         report = MoveReport()
         limit = call.body.get("limit", AT_ONCE)
@@ -246,7 +246,7 @@ class Acting:
     ) -> Any:
         """What it would be, by the same filters; refused where that would be."""
         report, limit = MovePreview(), call.body.get("limit", MOST)
-        call.noted.update(dry_run=True)
+        call.noted[DRY_RUN] = True
         for source, row, selector in await self._sources(call, condition, moving=moving):
             if report.cut:
                 break

@@ -119,12 +119,17 @@ class Browsing:
         except BaseException:
             look.close()
             raise
-        if following is None:
-            look.close()
+        if following is None or call.watched:
+            look.close()  # of who looks on one browser each time would be kept, and two answers were never the same
         else:
             look.put_back(following[1])
             self._keep(name, look)
-        return {"items": rows, "total": len(rows), "next": name if following else None, "missing": []}
+        return {
+            "items": rows,
+            "total": len(rows),
+            "next": name if following and not call.watched else None,
+            "missing": [],
+        }
 
     async def message(self, call: Call) -> Any:
         slot, run = await self.one(call.who, call.path["queue"], call.path["id"])

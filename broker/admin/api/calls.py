@@ -30,6 +30,7 @@ _log = logging.getLogger("stampede.admin")
 
 MAX_BODY = 1024 * 1024
 """Bytes of the body of a request."""
+DRY_RUN = "dry_run"
 DOTS = (".", "..")
 """What a URL cannot name."""
 
@@ -43,7 +44,9 @@ class Call:
     query: dict[str, Any]
     body: dict[str, Any]
     noted: dict[str, Any] = field(default_factory=dict)
-    """What else the audit log says of it, by the handler: what was before, what is now."""
+    """What else the audit log says of it, by the handler: what was before, what is now. With DRY_RUN: nothing."""
+    watched: bool = False
+    """It is asked again and again for who looks on: nobody turns its pages."""
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -98,7 +101,7 @@ class Caller:
                 outcome = problem.name
                 answer = _refused(problem, request.path)
             finally:
-                if request.method not in SAFE:
+                if request.method not in SAFE and DRY_RUN not in noted:
                     audit.note(who.name, who.peer, route.name, request.path[:1000], outcome, **noted)
             return answer
 
@@ -107,7 +110,7 @@ class Caller:
     async def ask(self, op: ApiOp, who: Who, path: dict[str, str], query: dict[str, Any]) -> Any:
         """What a GET answers, or the document of its problem."""
         try:
-            return await op.handler(Call(who, path, query, {}))
+            return await op.handler(Call(who, path, query, {}, watched=True))
         except Exception as error:
             return _problem_of(error, f"GET {op.path}").data(op.path)
 

@@ -122,7 +122,7 @@ async function act(work, said) {
   try {
     const told = await work();
     const left = (told.left || []).map((l) => `${l.count} stay: ${l.why}`).join("; ");
-    say(`${said(told)}${told.more ? ", and there is more: once again" : ""}${left ? ". " + left : ""}`);
+    say(`${said(told)}${told.more ? ", and there is more: once again" : ""}${left ? ". " + left : ""}`, !told.more && !left);
   } catch (error) {
     say(String(error.message || error));
   }
@@ -130,8 +130,10 @@ async function act(work, said) {
   show();
 }
 
-function say(text) {
+// done: all of it, and nothing to worry about.
+function say(text, done = false) {
   problem.textContent = text;
+  problem.className = done ? "done" : "";
   problem.hidden = !text;
 }
 
@@ -170,7 +172,7 @@ async function dead() {
     table([
       { title: "From", text: true, cell: (r) => (r.address ? el("a", { href: `#queue/${part(whence(r))}` }, whence(r)) : "not known") },
       { title: "Why", text: true, cell: (r) => r.reason || "—" }, { title: "Messages", num: true, cell: (r) => count(r.count) },
-      { title: "Are in", text: true, cell: (r) => el("a", { href: `#queue/${part(r.in)}` }, r.in) },
+      { title: "Are in", text: true, optional: true, cell: (r) => el("a", { href: `#queue/${part(r.in)}` }, r.in) },
       { title: "Do", cell: retry },
     ], rows, "No dead letters."),
   ];

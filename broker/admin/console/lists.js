@@ -17,7 +17,7 @@ class List {
     this.told = el("span", { class: "soft", role: "status" });
     this.body = el("tbody", {});
     this.head = el("thead", {});
-    this.table = el("table", { class: "fixed" }, this.head, this.body);
+    this.table = el("table", { class: `fixed ${kind}` }, this.head, this.body);
     this.box = el("div", { class: "wide tall", tabindex: "0", role: "region", "aria-label": `Table of ${kind}` }, this.table);
     this.box.addEventListener("scroll", () => this.scrolled());
     this.begin();
@@ -202,5 +202,5 @@ const connectionColumns = (by) => [
   { title: "STOMP", optional: true, cell: (r) => r.version || "—" },
   { title: "Subscriptions", num: true, sort: by("subscriptions"), cell: (r) => count(r.subscriptions) },
   { title: "Read", num: true, optional: true, sort: by("bytes_in"), cell: (r) => bytes(r.bytes_in) },
-  { title: "Cannot send on", text: true, optional: true, cell: (r) => r.blocked_by.join("; ") || "—" },
+  { title: "Blocked by", text: true, optional: true, cell: (r) => r.blocked_by.join("; ") || "—" },
 ];

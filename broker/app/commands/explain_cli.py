@@ -8,7 +8,6 @@ Rule: arguments in, requests to the API out (admin_client.py).
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -61,9 +60,13 @@ def audit(url: str, login: str | None, output: str, part_of: str | None, limit: 
     for missing in told["missing"]:
         click.echo(f"stampede: {missing['owner']} is missing: {missing['why']}", err=True)
     if output == "table":
-        rows = [{**row, "when": _when(row["at"]), "more": json.dumps(row["more"], ensure_ascii=False)} for row in rows]
+        rows = [{**row, "when": _when(row["at"]), "more": _more(row["more"])} for row in rows]
     where = ("edge",) if any(row["edge"] for row in rows) else ()
     show(rows, ("when", *where, "who", "from", "action", "target", "outcome", "more"), output)
+
+
+def _more(told: dict[str, str]) -> str:
+    return "; ".join([f"{name}: {value}" for name, value in told.items()])
 
 
 def _when(at: int) -> str:

@@ -41,6 +41,22 @@ async def event(answer: ClientResponse) -> tuple[int, Any]:
         return int(line[7:]), json.loads((await answer.content.readline())[6:])
 
 
+async def test_who_watches_messages_turns_no_pages(api):
+    """A browser was kept for each look, 32 of them, and no answer was like the one before: its token was another."""
+    for n in range(3):
+        await api.call("POST", "/addresses/orders/messages", 201, body=f"{n}")
+    answer = await watching(api, "/queues/orders/messages?limit=2")
+    _, first = await event(answer)
+    assert [row["body"] for row in first["items"]] == ["0", "1"] and first["next"] is None
+    await asyncio.sleep(0.2)
+    await api.call("POST", "/queues/orders/purge", selector="AMQMessageID = 1")
+    _, then = await event(answer)
+    assert [row["body"] for row in then["items"]] == ["1", "2"], "told anew when it is another, and not before"
+    answer.close()
+    (part,) = (await api.get("/queues/orders"))["parts"]
+    assert part["browsers"] <= 1, "of the look that is under way"
+
+
 async def test_a_stream_tells_what_is_there_and_then_what_has_changed(api):
     answer = await watching(api, "/queues?sort=-messages&limit=5", "/queues/none")
     nth, told = await event(answer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -88,11 +90,15 @@ async def test_those_behind_very_many_others_are_found(api, monkeypatch):
     assert (told["done"], told["more"]) == (1, False)
 
 
-async def test_what_would_stay_is_said(api):
+async def test_what_would_stay_is_said_and_the_audit_log_says_nothing(api, caplog):
+    caplog.set_level(logging.INFO, "stampede.audit")
     await letter(api, "a", "orders", "orders", "rejected")
     await api.call("POST", "/addresses/DLQ/messages", 201, body="b")
     told = await api.call("POST", "/queues/DLQ/retry", dry_run=True)
     assert (shown(told), told["left"]) == (["a"], [{"why": carrying.NOWHERE, "count": 1}])
+    await api.call("POST", "/queues/DLQ/retry")
+    actions = [json.loads(line.getMessage())["action"] for line in caplog.records if line.name == "stampede.audit"]
+    assert actions == ["send-message", "send-message", "retry-messages"], "what was not done is no change"
 
 
 async def test_what_is_moved_copied_expired_and_purged_is_previewed(api):
