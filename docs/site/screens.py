@@ -21,12 +21,14 @@ from tests.harness.cluster import Cluster, Process  # noqa: E402
 from tests.harness.servers import running  # noqa: E402
 
 SHOTS = (
-    ("stuck-queue-light", "queue/orders", "Nobody consumes it"),
-    ("cluster-light", "cluster", "owner-2"),
-    ("dead-letters-dark", "dead", "delivery-limit"),
+    ("stuck-queue-light", (1180, 700), "queue/orders", "Nobody consumes it"),
+    ("cluster-light", (1180, 940), "cluster", "owner-2"),
+    ("dead-letters-dark", (1180, 560), "dead", "delivery-limit"),
+    ("dead-letters-phone-light", (380, 560), "dead", "delivery-limit"),
 )
-"""(file and theme, page of the console, what must be there before it is taken)."""
-SIZE = (1180, 940)
+"""(file and theme, size, page of the console, what must be there before it is taken); of dead letters a retry is begun,
+so that its preview is seen."""
+RETRY = "document.querySelector('[aria-label^=\"Retry\"]')"
 GIVEN_UP_AFTER = 2
 
 
@@ -44,12 +46,17 @@ async def traffic(edge: Process) -> None:
 
 async def shoot(folder: Path, profile: Path, edge: Process) -> None:
     async with browser(profile, f"http://127.0.0.1:{edge.admin_port}/console") as page:
-        for name, where, wanted in SHOTS:
+        for name, size, where, wanted in SHOTS:
             await page.value(f"location.hash = '#{where}'")
             await page.until(f"document.getElementById('page').innerText.includes('{wanted}')")
-            await page.look_like(*SIZE, name.rpartition("-")[2])
+            await page.look_like(*size, name.rpartition("-")[2])
+            if where == "dead":
+                await page.until(RETRY)
+                await page.value(f"{RETRY}.click()")
+                await page.until("document.getElementById('form').open")
             await asyncio.sleep(0.5)  # it is drawn anew for the theme
             (folder / f"{name}.png").write_bytes(await page.screenshot(whole=False))
+            await page.value("document.getElementById('form').close()")
 
 
 def main(folder: Path) -> None:

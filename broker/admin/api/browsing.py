@@ -90,6 +90,7 @@ class Browsing:
                   (Param("limit", "messages of a page", "number", 50, least=1, most=200), _SELECTOR,
                    Param("preview", "bytes of each body", "number", 1024, most=65536),
                    Param("raw", "with the whole message as it is stored, in base64", "flag", False),
+                   Param("once", "this page alone: `next` is null, and nothing is kept open for it", "flag", False),
                    Param("page", "`next` of the page before")), listed=True),
             ApiOp("GET", "/queues/{queue}/messages/{id}", "message", "One message; its body to 1 MiB.", self.message,
                   "Message"),
@@ -119,7 +120,8 @@ class Browsing:
         except BaseException:
             look.close()
             raise
-        if following is None or call.watched:
+        once = call.watched or query["once"]
+        if following is None or once:
             look.close()  # of who looks on one browser each time would be kept, and two answers were never the same
         else:
             look.put_back(following[1])
@@ -127,7 +129,7 @@ class Browsing:
         return {
             "items": rows,
             "total": len(rows),
-            "next": name if following and not call.watched else None,
+            "next": name if following and not once else None,
             "missing": [],
         }
 

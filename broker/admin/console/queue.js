@@ -77,7 +77,7 @@ async function queue(name) {
   const at = `/queues/${part(name)}`;
   const [told, consumers, messages, dead] = await Promise.all([
     look(at), unlessLate(look(`${at}/consumers?limit=50&sort=-unacknowledged`), { items: [] }),
-    unlessLate(look(`${at}/messages?limit=20&preview=2000${state.show.selector ? `&selector=${part(state.show.selector)}` : ""}`), { items: [] }), unlessLate(look(`${at}/dead-letters`), { groups: [] })]);
+    unlessLate(look(`${at}/messages?limit=20&preview=2000&once=true${state.show.selector ? `&selector=${part(state.show.selector)}` : ""}`), { items: [] }), unlessLate(look(`${at}/dead-letters`), { groups: [] })]);
   const groups = dead.groups.filter((g) => g.address);
   const paused = told.parts.every((p) => p.paused);
   const sum = (field) => told.parts.reduce((total, p) => total + p[field], 0);

@@ -42,6 +42,8 @@ async def test_messages_are_paged_filtered_and_previewed(api):
     assert [row["body"] for row in last["items"]] == ["6"] and last["next"] is None
     status, told = await api.raw("GET", f"/queues/orders/messages?page={page['next']}")
     assert status == 400 and "begin anew" in told["fix"]
+    once = await api.get("/queues/orders/messages", limit=3, once="true")
+    assert (len(once["items"]), once["next"]) == (3, None)
     some = await api.get("/queues/orders/messages", selector="n > 4")
     assert [row["body"] for row in some["items"]] == ["5", "6"]
     one = await api.get(f"/queues/orders/messages/{some['items'][1]['id']}")
