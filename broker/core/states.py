@@ -38,6 +38,8 @@ class StateTable(Generic[S]):
         self.begins = begins
         self.moves = moves
         self.ends = ends or {}
+        # Members are there once and for all, and hashing one is a call in Python.
+        self._follow = {id(was): frozenset(map(id, after)) for was, after in moves.items()}
 
     def begin(self, state: S) -> S:
         """It begins so."""
@@ -47,6 +49,6 @@ class StateTable(Generic[S]):
 
     def to(self, was: S, now: S) -> S:
         """It was that, and is this from now on."""
-        if now not in self.moves.get(was, ()):
+        if id(now) not in self._follow.get(id(was), ()):
             raise IllegalMove(f"{self.states.__name__}: {now.name} does not follow {was.name}")
         return now

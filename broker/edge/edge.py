@@ -6,6 +6,7 @@ rooms are granted back in one submit. Must not know sockets (channels) nor engin
 
 from __future__ import annotations
 
+import heapq
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -61,6 +62,8 @@ from .transport.timers import TimerWheel
 
 log = logging.getLogger("stampede.edge")
 
+TOLD_GROUPS = 20
+"""Groups that one warning names."""
 LOOK_S = 1.0
 """So often the users file is looked at."""
 OVERFLOW = 100
@@ -362,7 +365,9 @@ class Edge:
         if unknown != self._unknown:
             self._unknown = unknown
             if unknown:
-                log.warning("edge.permissions names groups that no user has: %s", ", ".join(sorted(unknown)))
+                some = heapq.nsmallest(TOLD_GROUPS, unknown)
+                more = f" and {len(unknown) - len(some)} more" if len(unknown) > len(some) else ""
+                log.warning("edge.permissions names groups that no user has: %s%s", ", ".join(some), more)
 
     def configure(self, settings: EngineSettings) -> None:
         """Address settings have changed. Subscriptions get parts in partitions that are new. Messages follow when all

@@ -19,6 +19,7 @@ class Version(StrEnum):
 
 SUPPORTED: Final = (Version.V10, Version.V11, Version.V12)
 """Lowest first."""
+_HIGHEST_FIRST: Final = [(version.value, version) for version in reversed(SUPPORTED)]
 
 
 def negotiate(accept_version: str | None) -> Version | None:
@@ -28,5 +29,4 @@ def negotiate(accept_version: str | None) -> Version | None:
     # Blanks around the commas are not in the specification, but in clients; a token nobody knows is passed over, as
     # 1.1 asks for future versions.
     offered = {token.strip() for token in accept_version.split(",")}
-    common = [version for version in SUPPORTED if version.value in offered]
-    return common[-1] if common else None
+    return next((version for spelt, version in _HIGHEST_FIRST if spelt in offered), None)

@@ -6,7 +6,7 @@ Rule: pure functions; every header is escaped as the version wants it (C09), CON
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from broker.core.errors import Code
@@ -36,9 +36,13 @@ def encode_frame(command: str, headers: Iterable[tuple[str, str]], body: bytes, 
     return b"%b\n%b\n%b\0" % (command.encode(), "".join(lines).encode(), body)
 
 
-def connected_frame(headers: Iterable[tuple[str, str]]) -> bytes:
+def connected_frame(headers: Sequence[tuple[str, str]]) -> bytes:
     """CONNECTED; nothing in it is escaped."""
-    return encode_frame("CONNECTED", headers, b"", Version.V10)
+    lines = [f"{name}:{value}\n" for name, value in headers]
+    text = "".join(lines)
+    if text.count("\n") != len(lines):
+        return encode_frame("CONNECTED", headers, b"", Version.V10)
+    return b"CONNECTED\n%b\n\0" % text.encode()
 
 
 def receipts(raw_ids: list[bytes]) -> bytes:

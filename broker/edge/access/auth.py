@@ -207,7 +207,7 @@ class TableAuthenticator:
         if not self.has_users:
             return user == ANONYMOUS.name
         found = self._users.get(user)
-        return found is not None and (mark == BY_NAME or any(hash(known) == mark for known in _hashes(found)))
+        return found is not None and (mark == BY_NAME or mark in map(hash, _hashes(found)))
 
     def groups(self, user: str) -> tuple[str, ...]:
         found = self._users.get(user)

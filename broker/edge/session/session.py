@@ -585,7 +585,7 @@ class Session(SessionLife):
         self.watch.stop()
         if self.login_task is not None:
             self.login_task.cancel()
-        self.intake.last(self.ends(reason))
+        self.intake.last(self.ends(reason) if self.handles else [])
         if self.blocked is not None:
             self.blocked.close()
         if self.usage is not None:

@@ -160,7 +160,8 @@ class Watch:
 
     def stop(self) -> None:
         for handle in (self._login, self._send, self._receive, self._frame):
-            self._cancel(handle)
+            if handle is not None:
+                self._cancel(handle)
         self._login = self._send = self._receive = self._frame = None
 
     # ── deadlines ──────────────────────────────────────────────────────────────────────────────────
