@@ -84,3 +84,22 @@ def test_from_rabbitmq_what_has_a_name_comes_once(tmp_path: Path, rabbit: int, d
             until(lambda: 'stomp_bridge_in_flight{bridge="rabbit"} 0' in near.http("/metrics")[1], near.log)
             client.nothing()
         assert Counter(found) == Counter(b"%d" % number for number in range(MANY))
+
+
+def test_how_long_a_message_may_live_is_known_at_the_other_end(tmp_path: Path, rabbit: int):
+    """Each broker knows it by another header: relayed as it came, it would live for ever, or be refused here."""
+    with Client(rabbit, "1.0") as far:
+        far.connect(LOGIN)
+        with broker(tmp_path / "out", rabbit, source="/queue/out", target="/queue/lives") as near:
+            with Client(near.port) as client:
+                client.connect()
+                client.publish("/queue/out", b"x", ttl=600_000)
+            far.subscribe("/queue/lives")
+            assert far.messages(1, timeout=30)[0]["expiration"] == "600000"
+        settings = {"source": "/queue/mortal", "target": "/queue/in", "direction": "in"}
+        with broker(tmp_path / "in", rabbit, **settings) as near, Client(near.port) as client:
+            client.connect()
+            client.subscribe("/queue/in", selector="AMQExpiration > 0")
+            far.send("SEND", {"destination": "/queue/mortal", "expiration": "600000"}, b"y")
+            (frame,) = client.messages(1, timeout=30)
+            assert (frame["ttl"], frame.get("expiration"), frame.body) == ("600000", None, b"y")
