@@ -133,9 +133,9 @@ class Engine:
             # what is so now need not be so in the next turn.
             self._slot.approved.add(part)
 
-    def crowded(self, part: Publish) -> bool:
+    def would_page(self, part: Publish) -> bool:
         """Would it, though not durable, be written because the memory of a queue is full."""
-        return admission.crowded(self._slot, part)
+        return admission.would_page(self._slot, part)
 
     @property
     def wary(self) -> bool:

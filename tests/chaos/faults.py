@@ -43,6 +43,9 @@ LOW_S = 30.0
 FLAPS = 4
 FLAP_S = 0.6
 """Between two resets: a leader whose disk is slow has not sealed by then what it had when they came back."""
+CALM_S = 6.0
+"""Before the last one, so that all are back at once (peer.STEADY_S), and nothing that goes wrong then is put right by
+the next one: a slot that has lost a wake-up goes on with whatever its followers say next."""
 MOST_COPIES = 3
 """Owners of which each has everything."""
 EXCUSE_A_COPY = frozenset(("full-disk", "low-disk", "broken-disk"))
@@ -189,12 +192,12 @@ def reset_links(scene: Scene) -> tuple[str, Undo]:
 
 def reset_peers(scene: Scene) -> tuple[str, Undo]:
     """All connections among owners, FLAPS times: followers are caught up while leaders work on."""
-    for _ in range(FLAPS):
+    for left in reversed(range(FLAPS)):
         for owner in scene.cluster.owners:
             for other in scene.cluster.owners:
                 if other is not owner and other.running:
                     owner.inbound.reset(other.pid)
-        time.sleep(FLAP_S)
+        time.sleep(CALM_S if left == 1 else FLAP_S)
     return f"the links among all owners were reset, {FLAPS} times", lambda: None
 
 
@@ -364,7 +367,7 @@ def slow_disk(scene: Scene) -> tuple[str, Undo]:
     owner = scene.owner()
     if owner.id not in scene.machines:
         return "no disk that can be slow here", lambda: None
-    machine, ms = scene.machines[owner.id], scene.random.choice((20, 100, 400))
+    machine, ms = scene.machines[owner.id], scene.random.choice((20, 100, 400, 1000))
     machine.be(sync_us=ms * 1000)
     return f"the disk of {owner.id} takes {ms} ms longer to sync", lambda: machine.be(sync_us=0)
 

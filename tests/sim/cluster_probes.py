@@ -86,14 +86,14 @@ class Probes:
         """Looks at every turn in which an engine may hand something out."""
         for name in ("flush", "handle", "release", "fetched", "tick"):
             stack.enter_context(patch.object(Engine, name, self._watched(getattr(Engine, name))))
-        stack.enter_context(patch("broker.engine.publishing.publish._spill", self._crowded(publish._spill)))
+        stack.enter_context(patch("broker.engine.publishing.publish._spill", self._paged_out(publish._spill)))
         stack.enter_context(patch.object(SlotLifecycle, "_hand_over", self._held_back(SlotLifecycle._hand_over)))
         stack.enter_context(patch.object(LinkServer, "_bury", self._buried(LinkServer._bury)))
         stack.enter_context(patch.object(EdgeGathering, "_all", self._left_behind(EdgeGathering._all)))
         stack.enter_context(patch.object(SlotLifecycle, "_gathered", self._begun_without(SlotLifecycle._gathered)))
         stack.enter_context(patch.object(EdgePeer, "_open", self._attached(EdgePeer._open)))
 
-    def _crowded(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _paged_out(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def spill(slot: Any, command: Any, run: Run, queues: list[Any], turn: Turn) -> Any:
             self._note([run])

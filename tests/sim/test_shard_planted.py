@@ -125,8 +125,8 @@ def test_paging_reorders(monkeypatch):
             return False
         return original(slot, queue, run, turn)
 
-    original = publish._crowded
-    monkeypatch.setattr(publish, "_crowded", hasty)
+    original = publish._must_page
+    monkeypatch.setattr(publish, "_must_page", hasty)
     assert "order" in found_by()
 
 

@@ -113,7 +113,7 @@ class Rounds:
     reads   what all reads have taken.    until   small ones are taken up to that, then may_go_on() is asked."""
 
     __slots__ = (
-        "_counted", "_crowds", "_due", "_later", "_left", "_most", "_now", "_round_s", "_schedule", "_serving",
+        "_blocked_lanes", "_counted", "_due", "_later", "_left", "_most", "_now", "_round_s", "_schedule", "_serving",
         "_short_until", "_spent", "_tiny", "_total", "_waiting", "reads", "until",
     )  # fmt: skip
 
@@ -124,7 +124,7 @@ class Rounds:
         self.until = self._most = SMALL_S
         self._counted = False
         """What small reads take now is of one turn."""
-        self._crowds: set[Lane] = set()
+        self._blocked_lanes: set[Lane] = set()
         """Lanes of small reads in which some wait."""
         self._schedule = schedule
         self._now = now
@@ -154,9 +154,9 @@ class Rounds:
             self.until = self.reads.total + SMALL_S
             self._soon()
             return True
-        if self._crowds and (size <= TINY or lane not in self._crowds) and self.reads.total < self._most:
+        if self._blocked_lanes and (size <= TINY or lane not in self._blocked_lanes) and self.reads.total < self._most:
             return True
-        self._crowds.add(lane)
+        self._blocked_lanes.add(lane)
         self._soon()
         return False
 
@@ -221,10 +221,10 @@ class Rounds:
             for reader in self._later:
                 self._enter(reader)
             self._later.clear()
-            self._crowds = {lane for lane in self._crowds if lane in tiny or lane in waiting}
-            self._counted = bool(self._crowds)
+            self._blocked_lanes = {lane for lane in self._blocked_lanes if lane in tiny or lane in waiting}
+            self._counted = bool(self._blocked_lanes)
             self._most = self.reads.total + SMALL_S
-            self.until = 0.0 if self._crowds else self._most
+            self.until = 0.0 if self._blocked_lanes else self._most
             if tiny or waiting:
                 self._soon()
 

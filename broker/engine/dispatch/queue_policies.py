@@ -118,7 +118,7 @@ def _discard(slot: Slot, queue: Queue, last_value: LastValue, turn: Turn) -> Non
     slot.counters.add("replaced", sum([len(run.ids) for run in runs]) + len(paged))
     if not queue.pages.paging:
         last_value.none_paged()
-    if last_value.crowded(queue.count):
+    if last_value.outgrown(queue.count):
         last_value.forget({i for store in queue.stores() for run in store for i in run.ids})
 
 

@@ -45,14 +45,14 @@ def check(slot: Slot, command: Publish, asked: limits.Asked, waits: bool = True)
         limits.check(slot, slot.addresses.get(command.address), command, asked, waits)
 
 
-def crowded(slot: Slot, part: Publish) -> bool:
+def would_page(slot: Slot, part: Publish) -> bool:
     """Would it, though not durable, be written because the memory of a queue is full."""
     address = slot.addresses.get(part.address)
     if address is None:
         return False
     if part.run.due:
         return True
-    # By the same sum as publish._crowded(): a transaction is planned by this answer, before anything is changed.
+    # By the same sum as publish._must_page(): a transaction is planned by this answer, before anything is changed.
     room = slot.limit - part.run.nbytes
     return any(q.pages.paging or q.nbytes + q.gate.nbytes > room for q in address.queues.values())
 

@@ -262,8 +262,8 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
             return True
     if len(queues) > WIDE:
         slot.copies.entered(len(queues), len(run.records))
-    crowded = receive(queues, run, -1 if command.atomic else slot.limit, slot.touched)
-    return _accept_crowded(slot, command, run, crowded, turn, done) if crowded else False
+    without_room = receive(queues, run, -1 if command.atomic else slot.limit, slot.touched)
+    return _accept_paged(slot, command, run, without_room, turn, done) if without_room else False
 
 
 def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> None:
@@ -303,7 +303,7 @@ def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], tu
         part = copy(run)
         slot.number_run(part, turn.now)
         choosy_consumers.note(others, command.session, part)
-        entries = [(queue, _crowded(slot, queue, part, turn)) for queue in others]
+        entries = [(queue, _must_page(slot, queue, part, turn)) for queue in others]
         for queue in others:
             queue.numbered(part.ids)
         slot.reserve(turn)
@@ -328,7 +328,7 @@ def _accept_durable(
     spill: list[Queue] = []
     for queue in queues:
         full = queue.pages.paging or queue.nbytes + queue.gate.nbytes + run.nbytes > slot.limit
-        paged = full and _crowded(slot, queue, run, turn)
+        paged = full and _must_page(slot, queue, run, turn)
         queue.numbered(ids)
         # One that is not durable has no part in the durable record: paged, it needs one of its own.
         if not queue.durable:
@@ -347,12 +347,12 @@ def _accept_durable(
     slot.await_commit(entries, turn.number, done)
 
 
-def _accept_crowded(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> bool:
+def _accept_paged(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> bool:
     """Non-durable messages for queues that are too full, or where earlier ones still wait for the log."""
     spill: list[Queue] = []
     behind: list[tuple[Queue, Run, bool]] = []
     for queue in queues:
-        if _crowded(slot, queue, run, turn):
+        if _must_page(slot, queue, run, turn):
             spill.append(queue)
         elif queue.gate.entries or command.atomic:
             behind.append((queue, run, False))
@@ -370,7 +370,7 @@ def _accept_crowded(slot: Slot, command: Publish, run: Run, queues: list[Queue],
     return False
 
 
-def _crowded(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
+def _must_page(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
     """Has the run to be paged? Hands out what the queue has first, if somebody takes it."""
     if queue.pages.paging:
         return True

@@ -168,7 +168,7 @@ class LastValue:
         parts = [pick(run, [at for at, i in enumerate(run.ids) if i not in self._buried]) for run in runs]
         return [part for part in parts if part.ids]
 
-    def crowded(self, count: int) -> bool:
+    def outgrown(self, count: int) -> bool:
         """Are most of the keys those of messages that have left; `count`: messages that are here."""
         # The keys of what has gone are forgotten when they are the larger part: seldom, and no list of them is kept.
         return len(self._newest) > 2 * (count + len(self._paged)) + _SLACK

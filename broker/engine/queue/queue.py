@@ -563,14 +563,14 @@ def receive(queues: list[Queue], run: Run, limit: int, touched: dict[Queue, None
     count, size, last = len(run.records), run.nbytes, run.ids[-1]
     room = limit - size
     plain = run.priority == DEFAULT_PRIORITY and not run.expires and not run.flags & GROUPED
-    crowded: list[Queue] = []
+    without_room: list[Queue] = []
     for queue in queues:
         queue.last = last
         queue.came += count
         nbytes = queue.nbytes
         # `gate.entries`: something in front of it is not there yet.
         if nbytes > room or queue.gate.entries or queue.pages.paging:
-            crowded.append(queue)
+            without_room.append(queue)
             continue
         # The way of nearly every message; what it leaves out is asked for by added().
         if plain and queue.levels is None and queue.kind is None:
@@ -580,4 +580,4 @@ def receive(queues: list[Queue], run: Run, limit: int, touched: dict[Queue, None
         else:
             queue.enter(run)
         touched[queue] = None
-    return crowded
+    return without_room

@@ -29,7 +29,7 @@ log = logging.getLogger("stampede.link")
 
 SPILL = 1024 * 1024
 """Of a body in memory, before it is written. Most never come to it, and need no file."""
-CROWDED = 64 * 1024 * 1024
+MANY_BYTES = 64 * 1024 * 1024
 """With so much of all bodies in memory ..."""
 PIECE = 128 * 1024
 """... so little of each stays there. Also what is read back at a time."""
@@ -57,7 +57,7 @@ class BodySpool:
     @property
     def spill(self) -> int:
         # Many bodies at a time: of each less stays in memory, and files are made earlier.
-        return SPILL if self.in_memory < CROWDED else PIECE
+        return SPILL if self.in_memory < MANY_BYTES else PIECE
 
     def gave_up(self, why: str) -> None:
         """A body is not kept."""

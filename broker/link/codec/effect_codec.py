@@ -108,7 +108,7 @@ def effect_message(effect: Refused | ConsumerClosed | BrowseEnd | AddressBlocked
     if isinstance(effect, AddressBlocked):
         session = effect.session & NUMBER_MASK
         return pb.Effect(
-            crowd=pb.Crowd(
+            address_blocked=pb.AddressBlocked(
                 session=session, slot=effect.slot, address=effect.address, full=effect.full, passing=effect.passing
             )
         )
@@ -158,9 +158,9 @@ def _rare(effect: pb.Effect, kind: str | None) -> LinkEffect:
         return ConsumerClosed(closed.consumer, REASONS.get(closed.reason, Reason.INTERNAL), closed.detail)
     if kind == "browse_end":
         return BrowseEnd(effect.browse_end)
-    if kind == "crowd":
-        crowd = effect.crowd
-        return AddressBlocked(crowd.session, check_slot(crowd.slot), crowd.address, crowd.full, crowd.passing)
+    if kind == "address_blocked":
+        said = effect.address_blocked
+        return AddressBlocked(said.session, check_slot(said.slot), said.address, said.full, said.passing)
     if kind == "slot":
         said = effect.slot
         return SlotState(check_slot(said.slot), said.epoch, said.state, said.opening)

@@ -55,7 +55,7 @@ LET_IN = 500
 them."""
 ENDED = 500
 """Sessions of an edge that is gone which are ended in one step."""
-CROWDED_S = 0.2
+CONGESTED_S = 0.2
 """So long the next ones wait where too much waits already, at most: what makes room may be what they give back."""
 OF_CONSUMERS = (Deliver, ConsumerClosed, BrowseEnd, Resumed)
 HEADROOM = 2 * 1024 * 1024
@@ -494,7 +494,7 @@ class LinkServer:
             # The shard takes all it is given, and says when it has too much: whoever gives it more has to heed that.
             if self._congested:
                 self._waiting_ends.add(token)
-                self._later(CROWDED_S, partial(self._go_on_ending, token))
+                self._later(CONGESTED_S, partial(self._go_on_ending, token))
             else:
                 self._schedule(partial(self._end_some, token))
         else:

@@ -15,7 +15,7 @@ from broker.engine.engine import Engine
 def refuse_full(engine: Engine, command: Publish, turn: Turn) -> bool:
     """That also is what is not durable, but large or too much for the memory of its queue. False: it may be taken."""
     run = command.run
-    if not (run.flags & DURABLE or run.blob is not None or engine.crowded(command)):
+    if not (run.flags & DURABLE or run.blob is not None or engine.would_page(command)):
         return False
     engine.refuse(command, RefusedError(Code.DISK_FULL, "retry when consumers have freed space"), turn)
     return True

@@ -25,26 +25,26 @@ from .portions import FEW, MOST, portion
 class Inbox:
     """new       what nobody has looked at yet. Appended to where it is submitted: a call less for each.
     deferred  what waits for several turns.
-    crowded   somebody was told to pause, as too much waits."""
+    throttles somebody was told to pause, as too much waits."""
 
-    __slots__ = ("_wake", "crowded", "deferred", "new")
+    __slots__ = ("_wake", "deferred", "new", "throttles")
 
     def __init__(self, deferred: Deferred, wake: Callable[[], None]) -> None:
         """wake: has a turn run soon."""
         self.new: list[Command] = []
         self.deferred = deferred
-        self.crowded = False
+        self.throttles = False
         self._wake = wake
 
     def fills(self) -> None:
         """Somebody is told to pause."""
-        self.crowded = True
+        self.throttles = True
 
     def eases(self) -> bool:
-        """Those who pause may go on; asked while it is crowded."""
+        """Those who pause may go on; asked while it throttles."""
         # Half: else producers would be stopped and let go by turns.
-        self.crowded = len(self.new) + len(self.deferred.waiting) >= MOST // 2
-        return not self.crowded
+        self.throttles = len(self.new) + len(self.deferred.waiting) >= MOST // 2
+        return not self.throttles
 
     def take(self) -> tuple[list[Command], list[Command]]:
         """For a turn: what has waited, and as much of what is new as is enough for one."""

@@ -160,14 +160,14 @@ class Shard:
         # Told to the callers with each submit, so that a producer that has not heard of it yet hears of it now.
         if len(inbox.new) + len(inbox.deferred.waiting) > MOST:
             inbox.fills()
-        return inbox.crowded or self._commits.congested
+        return inbox.throttles or self._commits.congested
 
     @property
     def rests(self) -> bool:
         """Nothing waits, is under way, or has to be looked at: what comes may have a turn at once (lone_turn.py)."""
         memory = self.memory
         busy = self._scheduled or self._in_turn or self._large is not None or self._idle is not None or self.stopped
-        waits = busy or self._deferred.waiting or self._inbox.crowded or self._commits.congested or self.pressure.on
+        waits = busy or self._deferred.waiting or self._inbox.throttles or self._commits.congested or self.pressure.on
         return not (waits or memory.queues + memory.sessions > memory.near or self.journal.full)
 
     def is_one_of_several(self, crossing: Crossing, others: Callable[[int], Keeper | None]) -> None:
@@ -182,7 +182,7 @@ class Shard:
     @property
     def congested(self) -> bool:
         """The disk, a follower or this owner is behind: producers are to pause."""
-        return self._inbox.crowded or self._commits.congested
+        return self._inbox.throttles or self._commits.congested
 
     def recover(self) -> None:
         """Gives every engine what the journal brought back. Call once, before the first submit."""
@@ -386,7 +386,7 @@ class Shard:
             if self._large is None:
                 if self._deferred.done or self._deferred.told:
                     self._deferred.end(turn)
-                if self._inbox.crowded and self._inbox.eases():
+                if self._inbox.throttles and self._inbox.eases():
                     self.relieved()
                 memory = self.memory
                 # Two additions and a comparison a turn, as long as there is enough.

@@ -67,7 +67,7 @@ class TurnCommands:
         self, waiting: list[Command] | None, inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob]
     ) -> None:
         shard, pressure, put_back = self._shard, self._pressure, self._inbox.put_back
-        full, crowded = shard.journal.full, pressure.full
+        full, memory_full = shard.journal.full, pressure.full
         engines, deferred = shard.engines, self._inbox.deferred
         command: Any = None
         now, at = self._now, 0.0
@@ -97,13 +97,13 @@ class TurnCommands:
                         blobs.append(command.run.blob)
                     if full and refuse_full(engine, command, turn):
                         continue
-                    if crowded and pressure.meets(engine, command, turn):
+                    if memory_full and pressure.meets(engine, command, turn):
                         continue
                 elif kind is Transact:
                     here = wary(shard, command, self._alone)
                     if here and not deferred.goes(here, command, published(command), turn):
                         continue
-                    if not (crowded and pressure.meets_parts(engine, command, turn)):
+                    if not (memory_full and pressure.meets_parts(engine, command, turn)):
                         if begun := next(work := transacting(shard, command, turn, touched), self) is None:
                             shard.in_pieces(command, work, (turn, touched, blobs))
                         if begun or turn.work > most:
@@ -116,7 +116,7 @@ class TurnCommands:
                 elif full and kind is Prepare and any(type(part) is Publish for part in command.parts):
                     turn.effects.append(Refused(command.session, command.seq, Code.DISK_FULL))
                     continue
-                elif crowded and kind is Prepare and pressure.meets_parts(engine, command, turn):
+                elif memory_full and kind is Prepare and pressure.meets_parts(engine, command, turn):
                     continue
                 touched[engine] = None
                 if (kind is Prepare or kind is Decide) and engine.much(command):

@@ -490,7 +490,7 @@ class ConsumerClosed(_message.Message):
     detail: str
     def __init__(self, consumer: _Optional[int] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
-class Crowd(_message.Message):
+class AddressBlocked(_message.Message):
     __slots__ = ("session", "slot", "address", "full", "passing")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
@@ -527,22 +527,22 @@ class SlotState(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ..., state: _Optional[_Union[SlotState.State, str]] = ..., opening: _Optional[int] = ...) -> None: ...
 
 class Effect(_message.Message):
-    __slots__ = ("deliveries", "dones", "refused", "closed", "browse_end", "slot", "crowd")
+    __slots__ = ("deliveries", "dones", "refused", "closed", "browse_end", "slot", "address_blocked")
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     DONES_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     BROWSE_END_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
-    CROWD_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_BLOCKED_FIELD_NUMBER: _ClassVar[int]
     deliveries: Deliveries
     dones: Dones
     refused: Refused
     closed: ConsumerClosed
     browse_end: int
     slot: SlotState
-    crowd: Crowd
-    def __init__(self, deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., dones: _Optional[_Union[Dones, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., closed: _Optional[_Union[ConsumerClosed, _Mapping]] = ..., browse_end: _Optional[int] = ..., slot: _Optional[_Union[SlotState, _Mapping]] = ..., crowd: _Optional[_Union[Crowd, _Mapping]] = ...) -> None: ...
+    address_blocked: AddressBlocked
+    def __init__(self, deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., dones: _Optional[_Union[Dones, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., closed: _Optional[_Union[ConsumerClosed, _Mapping]] = ..., browse_end: _Optional[int] = ..., slot: _Optional[_Union[SlotState, _Mapping]] = ..., address_blocked: _Optional[_Union[AddressBlocked, _Mapping]] = ...) -> None: ...
 
 class Body(_message.Message):
     __slots__ = ("id", "write", "data", "finish", "close", "read", "want", "written", "stored", "failed", "end", "slot", "consumer", "message", "offset", "code", "fault")

@@ -59,7 +59,7 @@ def test_the_cost_of_a_delivery_counts_the_edges_overhead():
     assert deliver.cost == 5 + 2 * 5 + 2 * 10
 
 
-def test_a_crowded_queue_hands_out_nothing_while_its_slot_may_not():
+def test_a_queue_without_room_hands_out_nothing_while_its_slot_may_not():
     """A leader that stood still takes a batch that was waiting for it: the next leader may have handed these out."""
     world = World(queue_memory_bytes=10)
     world.auto_commit = False

@@ -12,7 +12,7 @@ from broker.core.commands import Disconnect, Subscribe
 from broker.core.errors import Code
 from broker.link.owner_side import edge_peer, link_server
 from broker.link.owner_side.attachments import Attached, Attachments
-from broker.link.owner_side.link_server import CROWDED_S, SWEEP_S
+from broker.link.owner_side.link_server import CONGESTED_S, SWEEP_S
 from tests.unit.link.world import Edge, Owner, World, make_settings
 
 
@@ -114,7 +114,7 @@ def test_they_wait_while_the_shard_has_too_much_and_none_is_lost(monkeypatch):
     server._bury(place.peer)
     place.world.run()
     assert len(shard.of(Disconnect)) == 10
-    place.world.pass_time(CROWDED_S * 1.5)
+    place.world.pass_time(CONGESTED_S * 1.5)
     assert len(shard.of(Disconnect)) == 20, "what makes room may be what they give back"
     shard.congested = False
     server.on_relief()

@@ -48,7 +48,7 @@ def test_both_reasons_end_with_their_leader(two):
     for passing in (False, True):
         tell(two, two.a, True, passing=passing)
     two.fail_over()
-    ended = [crowd.passing for crowd in two.edge.of(AddressBlocked) if not crowd.full]
+    ended = [told.passing for told in two.edge.of(AddressBlocked) if not told.full]
     assert sorted(ended) == [False, True]
 
 
@@ -57,7 +57,7 @@ def test_who_is_not_read_for_an_owner_is_read_when_that_has_gone(two):
     tell(two, two.a, True, passing=True)
     two.world.cut()
     two.world.run()
-    assert [(crowd.full, crowd.passing) for crowd in two.edge.of(AddressBlocked)][2:3] == [(False, True)]
+    assert [(told.full, told.passing) for told in two.edge.of(AddressBlocked)][2:3] == [(False, True)]
 
 
 def test_an_old_leader_is_not_heard(two):

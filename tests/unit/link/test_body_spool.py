@@ -298,7 +298,7 @@ def test_small_ones_need_no_file(place):
 
 
 def test_many_at_once_need_less_memory(place, monkeypatch):
-    monkeypatch.setattr(body_spool, "CROWDED", 2 * SPILL)
+    monkeypatch.setattr(body_spool, "MANY_BYTES", 2 * SPILL)
     writers = [place.begin() for _ in range(50)]
     for _ in range(SPILL // PIECE - 1):
         for writer in writers:

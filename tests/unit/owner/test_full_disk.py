@@ -25,7 +25,7 @@ def test_a_full_disk_prepares_nothing():
 
 
 @pytest.mark.parametrize(
-    ("run", "crowded", "refused"),
+    ("run", "paged", "refused"),
     [
         ({"durable": True}, False, True),
         ({"blob": Blob(1, 9)}, False, True),
@@ -33,9 +33,9 @@ def test_a_full_disk_prepares_nothing():
         ({}, False, False),
     ],
 )
-def test_what_is_refused_is_what_would_be_written(run, crowded, refused):
+def test_what_is_refused_is_what_would_be_written(run, paged, refused):
     told: list = []
-    engine = SimpleNamespace(crowded=lambda command: crowded, refuse=lambda *said: told.append(said))
+    engine = SimpleNamespace(would_page=lambda command: paged, refuse=lambda *said: told.append(said))
     command, turn = Publish(SLOT, 5, 1, "q", Routing.ANYCAST, run_of(b"m", **run)), object()
     assert refuse_full(engine, command, turn) is refused
     assert [(said[0], said[1].code, said[2]) for said in told] == [(command, Code.DISK_FULL, turn)] * refused

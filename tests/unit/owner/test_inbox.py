@@ -90,11 +90,11 @@ def test_what_has_waited_comes_first(at: Bench) -> None:
 def test_who_was_told_to_pause_goes_on_when_half_is_left(at: Bench) -> None:
     at.comes(*[send(n) for n in range(MOST + 1)])
     at.inbox.fills()
-    assert not at.inbox.eases() and at.inbox.crowded
+    assert not at.inbox.eases() and at.inbox.throttles
     del at.inbox.new[MOST // 2 :]
     assert not at.inbox.eases(), "not at the first place that is free"
     at.inbox.new.pop()
-    assert at.inbox.eases() and not at.inbox.crowded
+    assert at.inbox.eases() and not at.inbox.throttles
 
 
 def test_a_slot_that_goes_takes_its_own_with_it(at: Bench) -> None:

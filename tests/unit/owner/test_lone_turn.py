@@ -211,7 +211,7 @@ def test_nobody_has_a_turn_at_once_for_what_takes_long_or_waits(monkeypatch: pyt
     large.run.blob = Blob(1, 5)
     assert owner.at_once(large) is None, "its file goes when it is refused"
     for of, what, value in (
-        (owner.shard._inbox, "crowded", True), (owner.shard, "stopped", "it has failed"),
+        (owner.shard._inbox, "throttles", True), (owner.shard, "stopped", "it has failed"),
         (owner.shard, "_idle", lambda: None),
     ):  # fmt: skip
         monkeypatch.setattr(of, what, value)
