@@ -15,7 +15,11 @@ BRIDGE = {"name": "west", "url": "stomp://west:61613", "source": "/queue/orders"
 
 
 def refused(**bridge: object) -> list[str]:
-    spec = {"etcd": {"endpoints": ["etcd:2379"]}, "bridges": [{**BRIDGE, **bridge}], "bridgesSecretName": "s"}
+    spec = {
+        "etcd": {"endpoints": ["etcd:2379"]},
+        "bridges": [{**BRIDGE, **bridge}],
+        "bridgesSecretName": "stomp-bridges",
+    }
     found: list[str] = refusals({"kind": "StompBroker", "spec": spec})
     return found
 
@@ -33,6 +37,14 @@ def test_no_passcode_and_no_path_can_be_written():
     for key in ("../token", "a/b", ""):
         assert refused(passcodeKey=key), "a key of the Secret is no path"
     assert refused() == [] == refused(passcodeKey="west.passcode", login="ada", window=5, enabled=False)
+
+
+def test_no_secret_that_was_not_made_for_bridges_can_be_sent_away():
+    """The url of a bridge is told its passcode: with any Secret, whoever may write a StompBroker could read all of the
+    namespace's."""
+    for name in ("admin-stomp", "etcd-root", "bridges", "stomp-bridges2"):
+        spec = {"etcd": {"endpoints": ["etcd:2379"]}, "bridges": [BRIDGE], "bridgesSecretName": name}
+        assert refusals({"kind": "StompBroker", "spec": spec}), name
 
 
 def test_who_it_is_here_must_be_said():

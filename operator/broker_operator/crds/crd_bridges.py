@@ -74,9 +74,13 @@ def _bridges() -> Schema:
 
 
 def _secret() -> Schema:
+    # A bridge tells its passcode to whom its url names. Whoever may write a StompBroker need not be who may read the
+    # Secrets of the namespace, so only one that was made for bridges can be named.
     return text(
-        "Secret whose keys the bridges name. Edges have it mounted, there or not: naming another one restarts them one "
-        "by one; what stands in it counts when the kubelet has renewed the files."
+        "Secret whose keys the bridges name; its own name ends in -bridges, so that no other one can be sent away. "
+        "Edges have it mounted, there or not: naming another one restarts them one by one; what stands in it counts "
+        "when the kubelet has renewed the files.",
+        pattern="^[a-z0-9.-]+-bridges$",
     )
 
 
