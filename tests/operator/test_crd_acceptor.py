@@ -8,7 +8,7 @@ from broker_operator.crds import crd_acceptor, crd_broker
 from .builders import rules_of
 
 
-@pytest.mark.parametrize("name", ["permissionsRequired", "clientIds"])
+@pytest.mark.parametrize("name", ["permissionsRequired", "clientIds", "audit"])
 def test_what_decides_whose_something_is_the_broker_says(name):
     edge = crd_acceptor.spec()["properties"]["settings"]["properties"]["edge"]
     (rule,) = [one for one in rules_of(edge) if one["rule"] == f"!has(self.{name})"]

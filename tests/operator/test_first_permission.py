@@ -100,6 +100,11 @@ def test_edges_of_such_a_broker_start_closed(tmp_path):
     assert not settings_of(edge_objects(), tmp_path).edge.permissions_required
 
 
+def test_what_the_audit_log_of_clients_has_the_broker_says_to_all_of_its_edges(tmp_path):
+    assert settings_of(edge_objects({"audit": "all"}), tmp_path).edge.audit == "all"
+    assert settings_of(edge_objects(), tmp_path).edge.audit == "failures"
+
+
 def test_whose_a_client_id_is_the_broker_says_to_all_of_its_edges(tmp_path):
     """A StompAcceptor that says `*` would hand out the durable subscriptions of all users."""
     said = settings_of(edge_objects({"clientIds": ["app-%u", "app-%u-*"]}), tmp_path)

@@ -26,8 +26,8 @@ def test_placing_and_labelling_is_fine():
 def test_variables_of_owners_are_those_of_their_settings():
     said = {"spec": {"containers": [{"name": "owner", "env": [{"name": name, "value": "1"} for name in (
         "STAMPEDE_JOURNAL__SYNC", "STAMPEDE_MEMORY__LIMIT_BYTES", "STAMPEDE_CLUSTER__LEASE_S", "STAMPEDE_EDGE__DIALECT",
-        "STAMPEDE_CLUSTER__ADVERTISE")]}]}}  # fmt: skip
-    refused = ["STAMPEDE_CLUSTER__ADVERTISE", "STAMPEDE_EDGE__DIALECT"]
+        "STAMPEDE_CLUSTER__ADVERTISE", "STAMPEDE_LOG__AUDIT_FILE")]}]}}  # fmt: skip
+    refused = ["STAMPEDE_CLUSTER__ADVERTISE", "STAMPEDE_EDGE__DIALECT", "STAMPEDE_LOG__AUDIT_FILE"]
     assert forbidden(said, "owner") == [f"spec.containers[owner].env[{name}]" for name in refused]
 
 

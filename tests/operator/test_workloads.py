@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from broker_operator.crds import crd_broker
 from broker_operator.spec import names
 from broker_operator.spec.model import AcceptorSpec, BrokerSpec
 from broker_operator.spec.names import ACCEPTOR, BROKER
@@ -81,6 +82,12 @@ def test_numbers_are_for_who_shows_the_token_of_a_secret(objects, tmp_path):
     (volume,) = [one for one in pods["volumes"] if one["name"] == mount["name"]]
     assert volume["secret"]["secretName"] == "metrics" and file.endswith("/password")
     assert not settings_of(objects(), tmp_path).admin.token_file
+
+
+def test_audit_lines_go_to_stdout_and_to_no_file_that_a_resource_names(tmp_path):
+    assert settings_of(broker_objects(settings={"log": {"auditFile": "-"}}), tmp_path).log.audit_file == "-"
+    said = crd_broker.spec()["properties"]["settings"]["properties"]["log"]["properties"]
+    assert said["auditFile"]["enum"] == ["", "-"] and "auditFileBytes" not in said
 
 
 def test_readers_of_the_log_get_a_port_with_a_certificate_for_pods_of_the_broker_only(tmp_path):

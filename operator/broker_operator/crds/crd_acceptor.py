@@ -34,8 +34,8 @@ OPENING = ("default_user", "implicit_connect", "login_by", "certificate_user", "
 CA of client certificates as well), or has another's client-id. Who may write a
 StompAcceptor is not asked who may be whom: that stands in a StompUser and its Secret."""
 
-OF_BROKER = ("edge.permissions_required", "edge.client_ids")
-"""Settings of edges that its StompBroker says: they decide whose what is, on every port."""
+OF_BROKER = ("edge.permissions_required", "edge.client_ids", "edge.audit")
+"""Settings of edges that its StompBroker says: they decide whose what is, on every port, and what is written down."""
 
 
 def _tls() -> Schema:
@@ -258,7 +258,7 @@ def spec() -> Schema:
 
 _NOT_OF_EDGES = (
     "host", "port", "tls_port", "ws_port", "wss_port", "tls_cert_file", "tls_key_file", "tls_client_ca_file",
-    "processes", "users_file", "drain_timeout_s", "login_by", "issuers", "ldap", "hooks", "audit",
+    "processes", "users_file", "drain_timeout_s", "login_by", "issuers", "ldap", "hooks",
 )  # fmt: skip
 
 _SPEC_RULES = (

@@ -178,6 +178,10 @@ def _settings() -> Schema:
     return table("Settings of all processes.", groups)
 
 
+PATHS = ("log.audit_file",)
+"""Settings that a resource may say something of, and a variable, which may hold anything, may not."""
+
+
 def _log() -> Schema:
     """Audit lines go to stdout at most: whoever writes this resource names no file of the pod."""
     schema = group_schema("log", ("audit_file_bytes", "audit_files_kept"))
@@ -208,6 +212,16 @@ def _address_owners() -> Schema:
         "items": table("Whose a prefix is, and all below it.", {"prefix": prefix, "resources": resources},
                        ["prefix", "resources"]),
     }  # fmt: skip
+
+
+def _of_clients() -> dict[str, Schema]:
+    """What all edges hold their clients to."""
+    audit = word(
+        "What of clients the audit log of all edges has: logins that failed and what was denied, or each login and end "
+        "too. Default: failures.",
+        ("off", "failures", "all"),
+    )
+    return {"audit": audit, "clientIds": _client_ids()}
 
 
 def _client_ids() -> Schema:
@@ -347,7 +361,7 @@ def spec() -> Schema:
             False,
         ),
         "addressOwners": _address_owners(),
-        "clientIds": _client_ids(),
+        **_of_clients(),
         "virtualHosts": _virtual_hosts(),
         "exchanges": _exchanges(),
         "quotas": _quotas(),

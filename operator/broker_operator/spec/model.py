@@ -230,6 +230,7 @@ class BrokerSpec(_Spec, frozen=True):
     tls: BrokerTls = BrokerTls()
     settings: dict[str, Table] = {}
     permissions_required: bool = False
+    audit: str = ""
     address_owners: list[AddressOwner] = []
     client_ids: list[str] = []
     virtual_hosts: list[Table] = []

@@ -82,6 +82,8 @@ def settings(namespace: str, broker: str, spec: AcceptorSpec, shared: BrokerSpec
     }  # fmt: skip
     if shared.permissions_required:
         tree["edge"]["permissions_required"] = True
+    if shared.audit:
+        tree["edge"]["audit"] = shared.audit
     if shared.client_ids:
         tree["edge"]["client_ids"] = ",".join(shared.client_ids)
     for table, entries in (("virtual_hosts", shared.virtual_hosts), ("exchanges", shared.exchanges)):

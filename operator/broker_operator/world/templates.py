@@ -97,5 +97,5 @@ def _variables(ours: str) -> frozenset[str]:
         for group in groups()
         for leaf in group.leaves
         if camel(leaf.name.rpartition(".")[2]) in said.get(camel(group.name), {}).get("properties", {})
-        and leaf.name not in crd_acceptor.OF_BROKER
+        and leaf.name not in (*crd_acceptor.OF_BROKER, *crd_broker.PATHS)
     }
