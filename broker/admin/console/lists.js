@@ -200,7 +200,7 @@ const connectionColumns = (by) => [
   { title: "User", text: true, sort: by("user"), cell: (r) => r.user || "—" },
   { title: "Client-id", text: true, optional: true, sort: by("client_id"), cell: (r) => r.client_id || "—" },
   { title: "STOMP", optional: true, cell: (r) => r.version || "—" },
-  { title: "Subscriptions", num: true, sort: by("subscriptions"), cell: (r) => count(r.subscriptions) },
+  { title: "Subscriptions", num: true, optional: true, sort: by("subscriptions"), cell: (r) => count(r.subscriptions) },
   { title: "Read", num: true, optional: true, sort: by("bytes_in"), cell: (r) => bytes(r.bytes_in) },
   { title: "Blocked by", text: true, optional: true, cell: (r) => r.blocked_by.join("; ") || "—" },
 ];
