@@ -4,6 +4,8 @@
     storm      1,000 wrong logins a second from one address: how long the right login of others takes
     wide       the same from 1,000 addresses
     spray      from 1,000 addresses, for another user each time: nobody but the address gives it away
+    turns      whose check is next in such storms, without sockets and argon2: a check sleeps for 25 ms, in one of two
+               threads, so that it hardly matters what else the machine does
     check      one question to the permissions, as a SEND has it
     start      100,000 users and permissions read and put in order, of a file and of etcd
 
@@ -26,6 +28,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -33,6 +37,8 @@ import msgspec
 
 from broker.cluster.config import read_entry
 from broker.config.settings import EngineSettings
+from broker.core.errors import RefusedError
+from broker.edge.access import auth
 from broker.edge.access.auth import NOBODY, TableAuthenticator
 from broker.edge.access.users import User, load_users, save_users
 from broker.edge.rights.permissions import Permissions
@@ -189,6 +195,63 @@ async def storm(addresses: int, names: int = 20, warm: float = 3.0, seconds: flo
             print(f"storm       right login, {what}: {told}")
 
 
+async def turns() -> None:
+    for addresses, names, warm in ((1, 20, 3), (1000, 20, 3), (1000, 1_000_000, 20)):
+        await _turns(addresses, names, warm)
+
+
+async def _turns(addresses: int, names: int, warm: float) -> None:
+    """See storm: those of them who never were in."""
+    users = {f"u{n}": User(f"u{n}", f"of u{n}") for n in range(OTHERS + 10)}
+    table = TableAuthenticator(users, SystemClock())
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(user: str, passcode: str, peer: str) -> tuple[float, bool]:
+        began = time.monotonic()
+        try:
+            await table.authenticate(user, passcode, SimpleNamespace(peer=peer, id=0))  # type: ignore[arg-type]
+        except RefusedError:
+            return time.monotonic() - began, False
+        return time.monotonic() - began, True
+
+    async def blow() -> None:
+        began, number = time.monotonic(), 0
+        while True:
+            while number < (time.monotonic() - began) * STORM:
+                at = number % addresses
+                user, peer = (
+                    f"u{OTHERS + (number + number // addresses) % names}",
+                    f"127.{1 + at // 250}.0.{at % 250}:1",
+                )
+                task = asyncio.ensure_future(ask(user, f"wrong{number}", peer))
+                tasks.add(task)  # type: ignore[arg-type]
+                task.add_done_callback(tasks.discard)  # type: ignore[arg-type]
+                number += 1
+            await asyncio.sleep(0.005)
+
+    def slow(hash: str, passcode: str) -> bool:
+        time.sleep(0.025)
+        return passcode == PASSCODE and hash != NOBODY
+
+    with mock.patch.object(auth, "verify", slow):
+        blowing = asyncio.create_task(blow())
+        await asyncio.sleep(warm)
+        others = []
+        for n in range(OTHERS // 2):
+            others.append(asyncio.create_task(ask(f"u{n}", PASSCODE, f"127.200.0.{n}:1")))
+            await asyncio.sleep(0.3)
+        found = await asyncio.gather(*others)
+        blowing.cancel()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(blowing, *tasks, return_exceptions=True)
+        table.close()
+    times = sorted(took for took, _ in found)
+    denied, middle = sum(not right for _, right in found), times[len(times) // 2]
+    where = f"{STORM}/s from {addresses}, for {'20 users' if names == 20 else 'another user each'}, after {warm:.0f} s"
+    print(f"turns     {where}: median {middle:.3f} s, longest {times[-1]:.3f} s, refused {denied} of {len(found)}")
+
+
 def check() -> None:
     """As a SEND has it: what is known of an address."""
     table = {f"a{n}.#": {"send": f"g{n % 1000}"} for n in range(1000)}
@@ -229,6 +292,7 @@ def main() -> None:
     parser.add_argument("what", nargs="*", default=["check", "start", "connects", "storm"])
     served: dict[str, Callable[[], Awaitable[None]]] = {
         "connects": connects,
+        "turns": turns,
         "storm": lambda: storm(1),
         "wide": lambda: storm(1000),
         "spray": lambda: storm(1000, 1_000_000, 20.0),
