@@ -204,12 +204,12 @@ async def _turns(addresses: int, names: int, warm: float) -> None:
     """See storm: those of them who never were in."""
     users = {f"u{n}": User(f"u{n}", f"of u{n}") for n in range(OTHERS + 10)}
     table = TableAuthenticator(users, SystemClock())
-    tasks: set[asyncio.Task[None]] = set()
+    tasks: set[asyncio.Task[tuple[float, bool]]] = set()
 
     async def ask(user: str, passcode: str, peer: str) -> tuple[float, bool]:
         began = time.monotonic()
         try:
-            await table.authenticate(user, passcode, SimpleNamespace(peer=peer, id=0))  # type: ignore[arg-type]
+            await table.authenticate(user, passcode, SimpleNamespace(peer=peer, id=0))
         except RefusedError:
             return time.monotonic() - began, False
         return time.monotonic() - began, True
@@ -223,9 +223,9 @@ async def _turns(addresses: int, names: int, warm: float) -> None:
                     f"u{OTHERS + (number + number // addresses) % names}",
                     f"127.{1 + at // 250}.0.{at % 250}:1",
                 )
-                task = asyncio.ensure_future(ask(user, f"wrong{number}", peer))
-                tasks.add(task)  # type: ignore[arg-type]
-                task.add_done_callback(tasks.discard)  # type: ignore[arg-type]
+                task = asyncio.create_task(ask(user, f"wrong{number}", peer))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
                 number += 1
             await asyncio.sleep(0.005)
 
