@@ -55,6 +55,7 @@ def locked_etcd(files: Files, request: pytest.FixtureRequest) -> Iterator[LocalS
             asked = {
                 "etcd.endpoints": server.address, "etcd.prefix": PREFIX, "etcd.ca_file": files["ca"][0],
                 "etcd.cert_file": cert, "etcd.key_file": key,
+                "etcd.timeout_s": 30,  # it hashes a password for each user, which takes long on a busy machine
             }  # fmt: skip
             line = [sys.executable, "-m", "broker.app.cli", "cluster", "roles", "--enable", str(password)]
             line += [part for role in ROLES for part in (f"--{role}", f"{role}:{password}")]
