@@ -46,6 +46,10 @@ FLAP_S = 0.6
 CALM_S = 6.0
 """Before the last one, so that all are back at once (peer.STEADY_S), and nothing that goes wrong then is put right by
 the next one: a slot that has lost a wake-up goes on with whatever its followers say next."""
+SWITCH_S = 0.15
+"""So long what an owner is told has no answer, as followers do not say that they have it."""
+SUSPEND_S = 0.2
+"""Sooner than anybody gives an edge up."""
 MOST_COPIES = 3
 """Owners of which each has everything."""
 EXCUSE_A_COPY = frozenset(("full-disk", "low-disk", "broken-disk"))
@@ -199,6 +203,35 @@ def reset_peers(scene: Scene) -> tuple[str, Undo]:
                     owner.inbound.reset(other.pid)
         time.sleep(CALM_S if left == 1 else FLAP_S)
     return f"the links among all owners were reset, {FLAPS} times", lambda: None
+
+
+def switch_fails(scene: Scene) -> tuple[str, Undo]:
+    """An owner loses the others, and its edges lose it for a moment, by the same switch: they are back while it waits
+    for followers that it will not reach again."""
+    text, undo = cut_among_owners(scene)
+    time.sleep(SWITCH_S)
+    owner = scene.hit[-1]
+    for edge in scene.cluster.edges:
+        if edge.running:
+            owner.inbound.reset(edge.pid)
+    return f"{text}, and the links of all edges to it were reset", undo
+
+
+def suspend_edge(scene: Scene) -> tuple[str, Undo]:
+    """A virtual machine that is suspended: it stands still, nobody hears of it, and what had come to it is there when
+    it goes on."""
+    edge = scene.edge()
+    edge.pause()
+    time.sleep(SUSPEND_S)  # what owners send meanwhile waits in its sockets
+    for owner in scene.cluster.owners:
+        owner.inbound.blackhole(edge.pid)
+
+    def undo() -> None:
+        edge.resume()
+        time.sleep(SUSPEND_S)
+        scene.cluster.heal()
+
+    return f"{edge.id} is suspended", undo
 
 
 def cut_store(scene: Scene) -> tuple[str, Undo]:
@@ -469,7 +502,8 @@ DEATHS: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
 """One of these at a time: three owners bear one that is away."""
 OTHERS: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
     "isolate-owner": isolate_owner, "cut-among-owners": cut_among_owners, "cut-pair": cut_pair, "cut-edges": cut_edges,
-    "cut-edge": cut_edge, "cut-store": cut_store, "kill-edge": kill_edge, "freeze-edge": freeze_edge,
+    "cut-edge": cut_edge, "switch-fails": switch_fails, "suspend-edge": suspend_edge, "cut-store": cut_store,
+    "kill-edge": kill_edge, "freeze-edge": freeze_edge,
     "freeze-store": freeze_store, "kill-store": kill_store, "half-cut": half_cut, "slow-links": slow_links,
     "lossy-links": lossy_links, "clock-step": clock_step, "slow-disk": slow_disk, "reset-links": reset_links,
     "reset-peers": reset_peers, "more-partitions": more_partitions, "low-disk": low_disk, "backup": backup, **OF_REDIS,

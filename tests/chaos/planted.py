@@ -33,18 +33,18 @@ BUGS = {
          ("        if self._session.closed:\n            self.batch = []\n", "")),
     ),
     "repeat-answered-at-once": Bug(  # the ACK's first try was not replicated
-        ("cut-among-owners", "reset-links"), ("resurrected",),
+        ("switch-fails",), ("resurrected",),
         (("    if command.seq and consumer.haunted and any(",
-          "    if False and any("),), together=True,
+          "    if False and any("),), 3.0,
     ),
     "strangers-ghosts": Bug(  # an edge that was given up: its ACKs and COMMITs of what others have are receipted
         ("freeze-edge", "cut-edge"), ("resurrected", "moved twice", "torn"),
         (("    if theirs:\n", "    if False and theirs:\n"),), 8.0,
     ),
     "stale-deliveries": Bug(  # an edge that stood still hands on what waits in its buffers
-        ("freeze-edge", "cut-edge"), ("stale", "unmarked"),
+        ("suspend-edge",), ("stale", "unmarked"),
         (("        if seconds <= self._grace:\n",
-          "        if seconds <= self._grace or True:\n"),), 12.0, together=True,
+          "        if seconds <= self._grace or True:\n"),), 12.0,
     ),
     "lost-wake-up": Bug(  # a slot answers nothing until its next write
         ("slow-disk", "reset-peers"), ("stuck", "thrown out", "lost"),

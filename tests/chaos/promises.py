@@ -25,7 +25,9 @@ STUCK_S = 15.0
 """What of a wait is outside faults, or beside one of these."""
 SLOW_S = 5.0
 """What of it is outside all of them."""
-KEEPS_EDGES = HARMLESS | {"cut-among-owners", "cut-pair", "reset-links", "full-disk", "broken-disk"}
+KEEPS_EDGES = HARMLESS | {
+    "cut-among-owners", "cut-pair", "reset-links", "switch-fails", "full-disk", "broken-disk",
+}  # fmt: skip
 """No owner gives an edge up for it."""
 LATE_S = 5.0
 """After its time to live: it may have been on its way, to a client that was not scheduled."""
