@@ -132,8 +132,8 @@ class ReplayedConsumer:
     """
 
     __slots__ = (
-        "_removed", "aside", "backs", "closing", "command", "confirms", "ended", "holds", "ids", "leaving", "number",
-        "old", "opening", "outstanding", "slot", "spans", "subscribed", "tries",
+        "_back_of", "_removed", "aside", "backs", "closing", "command", "confirms", "ended", "holds", "ids", "leaving",
+        "number", "old", "opening", "outstanding", "slot", "spans", "subscribed", "tries",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe) -> None:
@@ -150,6 +150,8 @@ class ReplayedConsumer:
         self.aside: dict[PendingCommand, list[int]] = {}
         self.holds: dict[int, PendingCommand] = {}
         self.backs: dict[PendingCommand, None] = {}
+        self._back_of: dict[int, PendingCommand] = {}
+        """Message → which of `backs` gives it back, itself or by a Hold that it ends."""
         self.spans: list[Span] = []
         self.old: list[Span] = []
         self.tries: dict[int, int] = {}
@@ -245,10 +247,9 @@ class ReplayedConsumer:
     def _came_back(self, ids: Iterable[int]) -> None:
         """A message that a Settle gives back was delivered again: that Settle has happened, as a whole, and on a replay
         it would take the new delivery away."""
-        again = set(ids)
-        for entry in list(self.backs):
-            mine = [entry, *(hold for hold in entry.holds if hold in self.aside)]
-            if any(again.intersection(self.aside.get(each, ())) for each in mine):
+        for i in ids:
+            # All that it gives back is known no more after the first one.
+            if (entry := self._back_of.get(i)) is not None:
                 self._happened(entry)
 
     def _happened(self, entry: PendingCommand) -> None:
@@ -298,6 +299,8 @@ class ReplayedConsumer:
             self.aside[entry] = covered
         if isinstance(entry.command, Settle) and entry.command.outcome is not Outcome.ACK:
             self.backs[entry] = None
+            for each in (entry, *entry.holds):
+                self._back_of.update(dict.fromkeys(self.aside.get(each, ()), entry))
 
     def _take(self, i: int, covered: list[int]) -> bool:
         """Is all of it durable."""
@@ -322,10 +325,15 @@ class ReplayedConsumer:
 
     def forget(self, entry: PendingCommand) -> None:
         """The entry is answered, or (a Hold) its transaction has ended: what it covers is no longer ours."""
-        self.aside.pop(entry, None)
+        covered = self.aside.pop(entry, ())
         self.backs.pop(entry, None)
-        if self.holds:
-            self.holds = {i: hold for i, hold in self.holds.items() if hold is not entry}
+        if self._back_of:
+            for i in covered:
+                self._back_of.pop(i, None)
+        if self.holds and isinstance(entry.command, Hold):
+            for i in entry.command.ids:
+                if self.holds.get(i) is entry:
+                    del self.holds[i]
 
     def mark(self) -> None:
         """A Barrier is on its way behind what the owner has been told of the deliveries so far."""

@@ -382,3 +382,43 @@ def test_a_nack_that_is_answered_is_nobodys_any_more() -> None:
     give(known, 1, attempts=1)
     known.let_go()
     assert not back.happened and told(known) == [(1, 1)]
+
+
+def test_what_comes_again_is_looked_up_among_many_that_were_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind 20,000 NACKs that waited for their answers each delivery looked at all of them: an edge stood still for
+    2.5 s at a time."""
+
+    class Walked(dict[PendingCommand, None]):
+        def __iter__(self) -> object:  # type: ignore[override]
+            raise AssertionError("all of them are looked at")
+
+    known = consumer()
+    give(known, *range(1, 1001))
+    entries = [settle(known, i, outcome=Outcome.NACK) for i in range(1, 1001)]
+    known.backs = Walked(known.backs)
+    for i in range(1, 1001):
+        give(known, i, attempts=1)
+    assert all(entry.happened for entry in entries) and len(known.backs) == 0
+    assert told(known) == [(1, 1000)]
+
+
+def test_of_a_rollback_one_that_comes_again_ends_all_of_it() -> None:
+    known = consumer()
+    give(known, 1, 2, 3)
+    first, second = hold(known, 1), hold(known, 2, 3)
+    rollback = settle(known, 1, 2, 3, outcome=Outcome.RETURN)
+    give(known, 3)
+    assert rollback.happened and first.happened and second.happened
+    assert told(known) == [(3, 3)] and not known.backs and not known.holds
+
+
+def test_what_came_again_and_is_given_back_again_is_another_ones() -> None:
+    known = consumer()
+    give(known, 1, 2)
+    once = settle(known, 1, outcome=Outcome.NACK)
+    give(known, 1)
+    twice = settle(known, 1, outcome=Outcome.NACK)
+    known.forget(once)
+    assert not twice.happened
+    give(known, 1)
+    assert once.happened and twice.happened
