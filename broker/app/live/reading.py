@@ -18,7 +18,7 @@ from broker.core.ids import slots_of
 from broker.core.virtual_host import HOST
 from broker.edge.access.auth import Authenticator, TableAuthenticator, is_loopback, refusal
 from broker.edge.access.users import User
-from broker.edge.rights.permissions import Permissions, Rights
+from broker.edge.rights.permissions import Rights, of_settings
 from broker.engine.address.address_settings import Matcher
 from broker.journal.journal import Journal
 from broker.owner.replication.follower import Followers
@@ -189,7 +189,8 @@ class OwnerReads:
         self._clock = SystemClock()
         self._users: dict[str, User] = {}
         delimiter = settings.engine.wildcard_delimiter
-        self._permissions = Permissions({}, delimiter, settings.edge.permissions_required)
+        # As edges have them: the store is heard of when it has an entry, and those of the config file count before.
+        self._permissions = of_settings(settings)
         self._place = Replicated(shard, journal, leaders, followers, table)
         self._auth = TableAuthenticator({}, self._clock)
         self._logins = Logins(self._auth, self._rights)

@@ -9,7 +9,7 @@ import pytest
 
 from broker.app.live.reading import Here, Logins, OwnerReads, Replicated
 from broker.cluster.config import UserEntry
-from broker.config.settings import ClusterSettings, EngineSettings, LogReadsSettings, Settings
+from broker.config.settings import ClusterSettings, EdgeSettings, EngineSettings, LogReadsSettings, Settings
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of, slots_of
 from broker.core.slots import Member, SlotRecord
@@ -277,5 +277,17 @@ async def test_users_and_permissions_are_those_of_now(service):
     rights = it._rights("ada")
     assert rights is not None and rights.against("read", "orders") is None
     it.on_users({"ada": UserEntry("$argon2id$x", ("guests",))})
+    rights = it._rights("ada")
+    assert rights is not None and rights.against("read", "orders") == "#"
+
+
+async def test_permissions_of_the_config_file_count_before_the_store_has_any(owner: Any) -> None:
+    """The store is heard of when it has an entry: until then everything was open to whoever could log in."""
+    edge = EdgeSettings(permissions={"#": {"read": "auditors"}})
+    settings = Settings(
+        log_reads=LogReadsSettings(host="127.0.0.1"), cluster=ClusterSettings(host="127.0.0.1"), edge=edge
+    )
+    it = OwnerReads(settings, Shard(SETTINGS), owner.journal, owner, owner, owner)  # type: ignore[arg-type]
+    it.on_users(ADA)
     rights = it._rights("ada")
     assert rights is not None and rights.against("read", "orders") == "#"
