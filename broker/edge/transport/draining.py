@@ -1,19 +1,21 @@
 """Ending connections gently: all of them before a stop, some of them when other edges have far fewer.
 
 Rule: at idle points (Session.idle) and at a bounded rate, so that a client loses nothing, no transaction is cut, and
-the other edges are not stormed. Before a stop all of them are ended; when others have far fewer, only those of users
-who have at least as many here as users have on average: nobody has to move because somebody else has opened thousands.
+the other edges are not stormed. Before a stop all of them are ended; when others have far fewer, those of the users
+who have most here, down to as many as all of these have then: nobody has to move because somebody else has opened
+thousands.
 """
 
 # Example. Of 800 connections here 300 are too many: alice has 700, a hundred users have one each.
-#     survey    1,000 sessions a step are counted by who they are of: 800 of 101 users, 7.9 on average
-#     shed      20 a second of alice's, as each comes to an idle point. The others are not looked at twice
+#     survey    some sessions a turn are counted by who they are of. Without 300 of hers alice has 400, still the most
+#     shed      20 a second of alice's, as each comes to an idle point
 #     none is   all of alice's are busy: she is waited for, and nobody else goes instead
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable
+from itertools import pairwise
 from typing import Protocol
 
 from broker.core.errors import Code
@@ -26,6 +28,8 @@ AT_ONCE = 10
 """Connections ended in one turn of the loop: each takes some 0.1 ms."""
 LOOKED = 1000
 """… and looked at, whether they are idle."""
+COUNTED = 250
+"""… or counted, by who they are of: an address is looked at more closely than a name."""
 LEFT_FOR_THE_LAST = 0.8
 """Of the time for a drain: by then every connection has had its turn, however many there are."""
 
@@ -58,7 +62,7 @@ class Shedding:
 
     __slots__ = (
         "_beats", "_budget", "_clock", "_counted", "_detail", "_going_on", "_left", "_look", "_rate", "_round",
-        "_running", "_sessions", "_total", "_uncounted",
+        "_running", "_sessions", "_stay", "_uncounted",
     )  # fmt: skip
 
     def __init__(self, sessions: Callable[[], Iterable[Drainable]], clock: Clock, beats: TimerWheel) -> None:
@@ -74,8 +78,8 @@ class Shedding:
         """Whose turn to be looked at it is."""
         self._counted: dict[str, int] | None = None
         """User → how many connections, as far as they have been counted; None: all have to go."""
-        self._total = 0
-        """Of them, together."""
+        self._stay = 0
+        """Who has no more than that keeps all."""
         self._uncounted: deque[Drainable] = deque()
         self._look = 0
         """So many of them in this step."""
@@ -91,8 +95,11 @@ class Shedding:
     def shed(self, count: int, rate: float, detail: str) -> None:
         """Ends `count` connections of those who have most, at `rate` a second. Replaces what an earlier call has left
         over."""
-        self._counted, self._total = {}, 0
-        self._uncounted = deque(self._sessions())
+        # Called again and again: what is being counted is counted to its end.
+        if not self._uncounted:
+            self._counted = {}
+            self._uncounted = deque(self._sessions())
+            self._beats.soon(self._count_some)
         self._begin(count, rate, detail)
 
     def _begin(self, count: int, rate: float, detail: str) -> None:
@@ -107,9 +114,7 @@ class Shedding:
         more = self._rate * STEP_S
         self._budget = min(self._budget + more, more + 1)
         self._look = count = sum(1 for _ in self._sessions())
-        if self._uncounted:
-            self._count_some()
-        elif not self._going_on:
+        if not self._going_on and not self._uncounted:
             self._some()
         if self._left <= 0 or not count:
             self._running = False
@@ -119,22 +124,27 @@ class Shedding:
 
     def _count_some(self) -> None:
         counted = self._counted
-        for _ in range(min(LOOKED, len(self._uncounted))):
+        if counted is None:
+            return  # all have to go by now
+        for _ in range(min(COUNTED, len(self._uncounted))):
             session = self._uncounted.popleft()
-            if counted is not None and session.connected:
+            if session.connected:
                 counted[session.whose] = counted.get(session.whose, 0) + 1
-                self._total += 1
+        if self._uncounted:
+            self._beats.soon(self._count_some)
+        else:
+            self._stay = level(counted.values(), self._left)
 
     def _moves(self, session: Drainable) -> bool:
-        """May it be ended: all are, or its user has his share of the connections, or more. A stranger's login has its
-        own time."""
+        """May it be ended: all are, or its user has more than those keep who have most. A stranger's login has its own
+        time."""
         counted = self._counted
         if counted is None:
             return session.idle
-        if not (session.idle and session.connected):
+        if not (session.idle and session.connected) or counted.get(session.whose, 0) <= self._stay:
             return False
-        # No less than the mean. Whoever has most has that, so there is always somebody.
-        return counted.get(session.whose, 0) * len(counted) >= self._total
+        counted[session.whose] -= 1
+        return True
 
     def _some(self) -> None:
         """The next few that this step may end; the others in the next turn of the loop."""
@@ -155,6 +165,19 @@ class Shedding:
         if room > taken and self._look > 0:
             self._going_on = True
             self._beats.soon(self._some)
+
+
+def level(counts: Collection[int], count: int) -> int:
+    """How many connections those who have most are left with, when `count` of theirs have gone: who has fewer keeps
+    all, and the others have as many as each other, but for one."""
+    users, above = Counter(counts), 0
+    steps = [*sorted(users, reverse=True), 0]
+    for here, next_one in pairwise(steps):
+        above += users[here]
+        if (here - next_one) * above >= count:
+            return here + -count // above
+        count -= (here - next_one) * above
+    return 0
 
 
 def excess(mine: int, others: list[int], relative: float, least: int) -> int:

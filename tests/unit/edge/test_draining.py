@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.settings import EdgeSettings
 from broker.core.errors import Code
-from broker.edge.transport.draining import AT_ONCE, LOOKED, Shedding, excess
+from broker.edge.transport.draining import AT_ONCE, COUNTED, LOOKED, Shedding, excess, level
 
 
 class Session:
@@ -112,6 +112,41 @@ def test_nobody_moves_because_of_what_others_have_opened():
     assert [each.ended is not None for each in few] == [False] * 40
     assert not any(each.ended for each in strangers)
     assert sum(each.ended is not None for each in crowd) == 200
+
+
+def test_where_all_have_about_as_many_the_others_go_as_well():
+    """Of a thousand users of one connection and one of two, with the mean as the measure, only he had to go."""
+    world = World(0)
+    world.all = [Session(whose=f"u{n}") for n in range(1000)] + [Session(whose="twice") for _ in range(2)]
+    world.shedding.shed(500, 1000, "move")
+    world.pass_time(5)
+    assert world.ended == 500 and not all(each.ended for each in world.all[-2:])
+
+
+def test_what_is_being_counted_is_counted_to_its_end_however_often_it_is_asked_for():
+    world = World(5 * COUNTED)
+    for _ in range(3):
+        world.shedding.shed(100, 1000, "move")
+        world.pass_time(0)
+    world.pass_time(5)
+    assert world.ended == 100
+
+
+@pytest.mark.parametrize(
+    "counts, count, left",
+    [
+        ([700, *[1] * 100], 300, 400),
+        ([10, 10, 4], 6, 7),
+        ([10, 10, 4], 7, 6),
+        ([10, 4], 6, 4),
+        ([10, 4], 8, 3),
+        ([1, 1, 1], 2, 0),
+        ([3], 9, 0),
+        ([], 5, 0),
+    ],
+)
+def test_who_has_most_is_left_with_as_many_as_the_others_who_had(counts, count, left):
+    assert level(counts, count) == left
 
 
 def test_who_has_most_is_waited_for_and_nobody_goes_instead():
