@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 
-from broker.core.numbers import natural
+from broker.core.numbers import integer, natural
 
-from .kinds import HOPS, UNIQUE, Kind
+from .kinds import HOPS, STAMPEDE, UNIQUE, Kind
 
 LEFT_BEHIND = frozenset({
     "message-id", "subscription", "destination", "ack", "redelivered", "content-length", "receipt", "receipt-id",
@@ -20,6 +20,12 @@ LEFT_BEHIND = frozenset({
     UNIQUE, HOPS,
 })  # fmt: skip
 """Of the delivery, of the source, or done already (a delay has passed)."""
+
+
+LETTER = "_AMQ_ORIG_ADDRESS"
+"""Of a dead or expired letter: it is where it is for good, whatever it was sent with."""
+LIVES = ("expires", "ttl", "expiration")
+"""Headers that say how long a message may live."""
 
 
 def hops_of(headers: Mapping[str, str]) -> int:
@@ -42,7 +48,13 @@ def headers_for(
 ) -> dict[str, str]:
     """Of the SEND. unique: "" = nothing names the message. now: epoch milliseconds."""
     found = {name: value for name, value in headers.items() if name not in LEFT_BEHIND | target.refuses}
-    _limit(found, source, target, now)
+    if LETTER in headers:
+        for name in LIVES:
+            found.pop(name, None)
+    else:
+        _limit(found, source, target, now)
+    if target.lives == STAMPEDE.lives and integer(found.get("expiration", "").strip()) is not None:
+        del found["expiration"]  # a number is refused there (edge/destinations/foreign_headers.py), and meant nothing
     found[HOPS] = str(hops_of(headers) + 1)
     if unique:
         found[UNIQUE] = unique

@@ -14,13 +14,14 @@ import os
 
 class LineFile:
     """most: bytes before it becomes PATH.1, PATH.1 becomes PATH.2 and so on; 0: never. keep: so many of those. Raises
-    OSError."""
+    OSError. One that cannot be put aside, as where it is a mount itself, grows from then on, and loses nothing."""
 
     def __init__(self, path: str, most: int = 0, keep: int = 1) -> None:
         self.path = path
         self._most = most
         self._keep = max(keep, 1)
         self._fd = -1
+        self._stuck = ""
         self._torn = False
         """Its last line is not whole: the disk was full."""
         self._open()
@@ -40,6 +41,11 @@ class LineFile:
             self._torn = self._torn or len(left) < len(line)
             raise
         self._torn = False
+
+    def stuck(self) -> str:
+        """Why it could not be put aside; said once."""
+        stuck, self._stuck = self._stuck, ""
+        return stuck
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -70,6 +76,8 @@ class LineFile:
                 for number in range(self._keep - 1, 0, -1):
                     _rename(f"{self.path}.{number}", f"{self.path}.{number + 1}")
                 _rename(self.path, f"{self.path}.1")
+        except OSError as error:
+            self._most, self._stuck = 0, error.strerror or str(error)
         finally:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
         self._open()

@@ -100,17 +100,21 @@ class AuditWriter(logging.Handler):
                 self._lost = 0
             told = record.getMessage()
             self._write(_audit_line(_time(record), told if record.name == AUDIT else _lost(0, told)))
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: stdout was closed
             self._lost += 1
             if self._lost == 1:
                 where = self._file.path if self._file is not None else "stdout"
-                logging.getLogger("stampede").error(
-                    "audit lines are lost: %s cannot be written: %s", where, error.strerror
-                )
+                why = getattr(error, "strerror", None) or error
+                logging.getLogger("stampede").error("audit lines are lost: %s cannot be written: %s", where, why)
 
     def _write(self, line: bytes) -> None:
         if self._file is not None:
             self._file.write(line)
+            if stuck := self._file.stuck():
+                logging.getLogger("stampede").error(
+                    "%s cannot be put aside, and grows: %s. Make its folder writable, or set log.audit_file_bytes = 0",
+                    self._file.path, stuck,
+                )  # fmt: skip
         else:
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()

@@ -157,6 +157,9 @@ def test_what_could_not_be_written_is_counted_in_the_file_and_said_once_in_the_l
                 raise OSError(28, "No space left on device")
             self.lines.append(line)
 
+        def stuck(self) -> str:
+            return ""
+
     file = File()
     stream = io.StringIO()
     stop = logs.set_up(LogSettings(), stream)

@@ -66,3 +66,17 @@ def test_the_id_is_of_the_message_and_of_nothing_else():
         unique_id("b", "/queue/a", "3-77", 4), unique_id("b", "/queue/a3", "-77", b"body"),
     ]  # fmt: skip
     assert len({one, *others}) == 7
+
+
+@pytest.mark.parametrize("target", [STAMPEDE, RABBITMQ, ARTEMIS])
+def test_a_letter_is_there_for_good_wherever_it_goes(target):
+    """Its time was over when it became one: RabbitMQ would drop it at once, with a receipt."""
+    letter = {"_AMQ_ORIG_ADDRESS": "shop", "dead-letter-reason": "expired", "expires": "999", "ttl": "5"}
+    found = headers_for(letter, STAMPEDE, target, "", lambda: 1000)
+    assert not {"expires", "ttl", "expiration"} & found.keys() and found["dead-letter-reason"] == "expired"
+
+
+@pytest.mark.parametrize("value", ["60000", " 60000", "-5"])
+def test_a_number_that_stampede_refuses_stays_behind_where_it_meant_nothing(value):
+    assert "expiration" not in headers_for({"expiration": value}, ARTEMIS, STAMPEDE, "", lambda: 1000)
+    assert headers_for({"expiration": "soon"}, ARTEMIS, STAMPEDE, "", lambda: 1000)["expiration"] == "soon"

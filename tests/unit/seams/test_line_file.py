@@ -127,3 +127,18 @@ def test_a_folder_that_comes_back_is_written_to_again(tmp_path: Path) -> None:
     file.write(b"there\n")
     file.close()
     assert (folder / "audit").read_text() == "there\n"
+
+
+def test_one_that_cannot_be_put_aside_grows_and_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a mount itself, or its folder is not ours: every line from then on was lost."""
+
+    def busy(old: str, new: str) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(line_file.os, "rename", busy)
+    file = LineFile(str(tmp_path / "audit"), most=10)
+    for number in range(5):
+        file.write(b"line %d\n" % number)
+    assert lines(tmp_path) == [f"line {number}" for number in range(5)]
+    assert file.stuck() == "Device or resource busy" and file.stuck() == ""
+    file.close()
