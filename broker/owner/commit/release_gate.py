@@ -127,10 +127,6 @@ class ReleaseGate:
         """Hands out nothing more of it."""
         self._paused.add(slot)
 
-    def stands_still(self, slot: int) -> bool:
-        """Is nothing of it handed out, whatever others promise."""
-        return slot in self._paused
-
     def unpause(self, slot: int) -> None:
         self._paused.discard(slot)
 

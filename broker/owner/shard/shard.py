@@ -527,10 +527,7 @@ class Shard:
         began = self._ticks.begin()
         turn = self.begin_turn()
         # A dict and no set, which would follow memory addresses: no history would repeat.
-        # No time passes in a slot that stands still: what clients hold is in its queues as long as their edges have not
-        # said so, and would expire there.
-        still = self._gates.stands_still
-        due = dict.fromkeys([e for e in self.engines.values() if 0 < e.due <= turn.now and not still(e.number)])
+        due = dict.fromkeys([e for e in self.engines.values() if 0 < e.due <= turn.now])
         try:
             share = max(TICKED // max(len(due), 1), 1)  # none waits until another one's many queues are done
             for engine in due:
@@ -539,7 +536,7 @@ class Shard:
         except Exception as error:
             self.thrown(error)
             return
-        self._alarm.look([engine for engine in self.engines.values() if not still(engine.number)])
+        self._alarm.look(self.engines.values())
         if self._ticks.took(began):
             self._ticks.tell(self.blame.name([]))
 

@@ -20,15 +20,12 @@ SENDER, READER = 1, 2
 class Stage:
     """A slot with one message, led since a moment."""
 
-    def __init__(self, expires_in: int = 0) -> None:
+    def __init__(self) -> None:
         settings = Settings(engine=EngineSettings(), journal=JournalSettings(65_536, min_free_bytes=0))
         self.effects: list = []
         self.machine = Machine(SimDisk(0), HandClock(), settings, self)
         self.shard = self.machine.shard
-        run = run_of(b"\n\0", durable=True)
-        if expires_in:
-            run.expires_at(self.machine.clock.now + expires_in)
-        self.shard.submit([Publish(SLOT, SENDER, 1, "queue", Routing.ANYCAST, run)])
+        self.shard.submit([Publish(SLOT, SENDER, 1, "queue", Routing.ANYCAST, run_of(b"\n\0", durable=True))])
         self.machine.quiesce()
         (queue,) = self.shard.engines[SLOT].queues()
         (self.message,) = [i for level in queue.stores() for run in level for i in run.ids]
@@ -47,9 +44,6 @@ class Stage:
             for io in self.machine.busy():
                 io.run_one()
         return [effect.consumer for effect in self.effects if isinstance(effect, Deliver)]
-
-    def expired(self) -> int:
-        return self.shard.engines[SLOT].counters().get("expired", 0)
 
 
 def attach(slot: int, consumer: int, *held: int) -> Subscribe:
@@ -97,30 +91,3 @@ def test_what_stands_still_again_before_it_went_on_stays_so() -> None:
     assert stage.run() == []
     stage.shard.unpause(SLOT)
     assert stage.run() == [7]
-
-
-def test_what_a_consumer_holds_does_not_expire_before_its_edge_is_there() -> None:
-    """Time went on in a slot that stood still: what clients held was in the queue, expired there, and the ACK of it was
-    receipted: the client had it, and so had who takes from the expiry address."""
-    stage = Stage(expires_in=50)
-    stage.machine.advance(2_000)
-    assert stage.run() == []
-    stage.shard.submit([attach(SLOT, 8, stage.message)])
-    stage.shard.unpause(SLOT)
-    stage.run()
-    stage.machine.advance(2_000)
-    stage.run()
-    (queue,) = stage.shard.engines[SLOT].queues()
-    assert (queue.count, queue.delivering) == (0, 1), "its consumer has it"
-    assert stage.expired() == 0
-
-
-def test_time_goes_on_with_the_slot() -> None:
-    """What expired meanwhile, and nobody held, goes without anybody doing something."""
-    stage = Stage(expires_in=50)
-    stage.machine.advance(2_000)
-    stage.shard.unpause(SLOT)
-    stage.run()
-    stage.machine.advance(2_000)
-    stage.run()
-    assert stage.expired() == 1
