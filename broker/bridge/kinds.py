@@ -113,8 +113,9 @@ def kind_of(said: str, server: str) -> Kind:
     found = next((kind for kind in _KINDS if named.startswith(kind.told)), OTHER)
     if f" {STAMPEDE.told}" not in named:
         return found
-    # A Stampede in the dialect of another broker: what it does is ours, how it is asked for is the other's.
-    return STAMPEDE._replace(lasting=found.lasting, ended=found.ended, refuses=found.refuses)
+    # A Stampede in the dialect of another broker. A topic is subscribed to for good as before it said so: by another
+    # header it would be another queue, and what waits in the old one would be nobody's.
+    return STAMPEDE._replace(refuses=found.refuses)
 
 
 def is_topic(destination: str) -> bool:

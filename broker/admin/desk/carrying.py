@@ -338,6 +338,9 @@ async def preview(
                 report.sees(source.slot, run, at, _hindrance(order, run, at))
                 if not report.looked % ROWS:
                     await asyncio.sleep(0)
+        if not report.cut and (feed.why or not feed.ended):
+            report.stops()
+            report.stays(f"not all was looked at: {feed.why or 'the owner takes its time'}", 1)
 
 
 def _hindrance(order: MoveOrder, run: Run, at: int) -> str:

@@ -64,6 +64,12 @@ _AGAIN = (
 )
 
 
+def _unsupported(kind: str) -> tuple[str, ...]:
+    """Keys of policies that such a queue has not: with one of them a policy is not about it at all, and the next one
+    counts (rabbit_queue_type:is_policy_applicable)."""
+    return _NOT_OF_STREAMS if kind == "stream" else _OF_STREAMS
+
+
 def _subscription(queue: str) -> bool:
     """Has RabbitMQ's plug-in called it so?"""
     return queue.startswith("stomp-subscription-")
@@ -264,8 +270,16 @@ class _Definitions:
                 self._note(what, f"it applies to {to}: {_BY_HAND}")
                 continue
             names, only = free.get(host, {}), _APPLIED_TO[to]
+            said = policy.get("definition") or {}
+            lacking = {kind: sorted(said.keys() & set(_unsupported(kind))) for kind in {*names.values()}}
+            for kind, keys in sorted(lacking.items()):
+                if keys and only in ("", kind):
+                    self._note(
+                        what, f"not of {kind} queues: as at RabbitMQ it is left out whole there, for {', '.join(keys)}"
+                    )
+            fits = [name for name in names if only in ("", names[name]) and not lacking[names[name]]]
             try:
-                taken = trial.pattern(pattern, [name for name in names if only in ("", names[name])])
+                taken = trial.pattern(pattern, fits)
             except TooMuchError as why:
                 self._note(what, f"its pattern was not tried, {why}: {_BY_HAND}")
                 continue

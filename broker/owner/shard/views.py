@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-QUEUES = 400
+QUEUES = 250
 """Looked at in one step: they cost half a microsecond each, or two where it is asked which ones may be seen, and a
 message that comes meanwhile waits for two or three such steps."""
 _SUMS = ("addresses", "queues", "consumers", "waiting", "delivering", "scheduled", "paused", "bytes")

@@ -51,20 +51,33 @@ def test_a_stream_is_a_queue_whose_messages_stay():
 
 
 def test_what_no_stream_has_is_told_and_not_set():
-    """At RabbitMQ a policy's message-ttl leaves a stream alone (rabbit_stream_queue:capabilities): set here, messages
-    would go that stay there."""
+    """At RabbitMQ a policy with a message-ttl leaves a stream alone, with all it says (rabbit_queue_type:
+    is_policy_applicable): set here, messages would go that stay there."""
     queue = {"name": "log", "vhost": "/", "durable": True, "arguments": {"x-queue-type": "stream", "x-max-age": "7D"}}
     lost = {"message-ttl": 60_000, "max-length": 5, "overflow": "reject-publish", "expires": 9, "delivery-limit": 3,
             "dead-letter-exchange": "", "dead-letter-routing-key": "dead", "single-active-consumer": True}  # fmt: skip
     policy = {"name": "all", "vhost": "/", "pattern": ".*", "definition": {**lost, "max-age": "1D"}}
     found = read(json.dumps({"queues": [queue], "policies": [policy]}).encode())
+    assert found.tables["engine.addresses"]["log"] == {"non_destructive": True, "expiry_delay_ms": 604_800_000}
+    assert "log" in found.tables["engine.queues"]
+    told = " ".join(note.why for note in found.notes)
+    assert [name for name in lost if name not in told] == []
+    del policy["definition"]["message-ttl"], lost["message-ttl"]  # type: ignore[attr-defined]
+    for name in lost:
+        del policy["definition"][name]  # type: ignore[attr-defined]
+    found = read(json.dumps({"queues": [queue], "policies": [policy]}).encode())
     # Of both ages the policy's counts, as there.
     assert found.tables["engine.addresses"]["log"] == {"non_destructive": True, "expiry_delay_ms": 86_400_000}
-    assert "log" in found.tables["engine.queues"]
-    told = {note.what: note.why for note in found.notes}
-    for name in lost:
-        assert "no stream has it" in told[f"{name} of 'log'"], name
-    assert "60000" in told["message-ttl of 'log'"]
+
+
+def test_of_two_policies_the_one_that_a_stream_can_have_counts():
+    queue = {"name": "log", "vhost": "/", "durable": True, "arguments": {"x-queue-type": "stream"}}
+    policies = [
+        {"name": "a", "vhost": "/", "pattern": ".*", "priority": 9, "definition": {"message-ttl": 1000}},
+        {"name": "b", "vhost": "/", "pattern": ".*", "priority": 0, "definition": {"max-age": "7D"}},
+    ]
+    found = read(json.dumps({"queues": [queue], "policies": policies}).encode())
+    assert found.tables["engine.addresses"]["log"] == {"non_destructive": True, "expiry_delay_ms": 604_800_000}
 
 
 def test_a_policy_is_about_queues_of_its_kind():
