@@ -81,6 +81,7 @@ CREATED: list[tuple[str, Spec, str]] = [
     (BROKER, {"addressOwners": [{"prefix": "a..b", "resources": ["x"]}]}, "the prefix has an empty word"),
     (ACCEPTOR, settings(edge={"permissionsRequired": True}), "set spec.permissionsRequired of the StompBroker"),
     (ACCEPTOR, settings(edge={"clientIds": ["*"]}), "set spec.clientIds of the StompBroker"),
+    (ACCEPTOR, settings(edge={"audit": "all"}), "set spec.audit of the StompBroker"),
     (BROKER, {"clientIds": ["ada-*"]}, "each of clientIds has %u"),
     (BROKER, {"clientIds": ["*-%u-*"]}, "each of clientIds has %u"),
     (BROKER, {"virtualHosts": [{"name": "shop", "maxConnections": 0}]}, "maxConnections is 0"),
