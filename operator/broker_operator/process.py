@@ -183,10 +183,6 @@ class Operator:
         if resource.id.kind == BROKER:
             for other in self._dependents(resource.id):
                 self.queue.add(other)
-        elif resource.id.kind == RESTORE:
-            broker = Id(BROKER, resource.id.namespace, resource.broker)
-            for other in (broker, *(id for id in self._dependents(broker) if id.kind == ACCEPTOR)):
-                self.queue.add(other)
 
     def _gone(self, id: Id) -> None:
         resource = self.world.resources.get(id)

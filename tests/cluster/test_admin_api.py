@@ -119,6 +119,7 @@ def test_what_was_done_at_one_edge_is_in_the_audit_log_of_the_other(shared: Clus
         ]  # fmt: skip
         rows = done(edge, "GET", f"/audit?q=noted.&edge={one.id}")["items"]
         assert {row["edge"] for row in rows} == {one.id}
+        assert [row["more"]["name"] for row in rows if row["outcome"] == "done"] == ['"noted.one"']
     assert call(one, "GET", "/audit?edge=nobody")[0] == 404
 
 

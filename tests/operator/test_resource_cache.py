@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_operator.spec.names import ADDRESS
+from broker_operator.spec.names import ACCEPTOR, ADDRESS, BROKER, RESTORE
 from broker_operator.world.entries import conflict
 from broker_operator.world.resource_cache import ResourceCache
 
@@ -35,6 +35,21 @@ def test_who_shares_a_claim_is_looked_at_again():
     assert [id.name for id in again] == ["one"]
     world.drop(world.resources[next(id for id in world.resources if id.name == "one")].id)
     assert [id.name for id in again] == ["one", "two"]
+
+
+def test_whom_a_restore_holds_up_looks_again_whoever_wrote_its_status():
+    """We write it ourselves: its event is then no news, and the owners waited six hours for the next look."""
+    again = []
+    world = ResourceCache(again.append)
+    ref = {"brokerRef": {"name": "stomp"}}
+    for one in (raw(BROKER), raw(BROKER, "other"), raw(ACCEPTOR, **ref), raw(ADDRESS, **ref)):
+        world.put(one)
+    restore = raw(RESTORE, **ref)
+    world.put(restore)
+    assert sorted(id.name for id in again) == ["edge", "stomp"]
+    again.clear()
+    world.drop(next(id for id in world.resources if id.kind == RESTORE))
+    assert sorted(id.name for id in again) == ["edge", "stomp"]
 
 
 def test_an_older_version_of_a_resource_is_not_taken():

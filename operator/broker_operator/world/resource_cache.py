@@ -17,7 +17,7 @@ from broker.cluster.keys import Keys
 from broker.core.errors import BrokerError
 
 from ..spec.model import BrokerSpec, Resource, Table, UserSpec, version_of
-from ..spec.names import ADDRESS, BROKER, RESTORE, USER, Id, etcd_prefix
+from ..spec.names import ACCEPTOR, ADDRESS, BROKER, RESTORE, USER, Id, etcd_prefix
 from .circles import Circles
 from .cluster import Cluster
 from .entries import of_address
@@ -28,7 +28,8 @@ Claim = tuple[str, str, str]
 
 
 class ResourceCache:
-    """again(id): whoever shares a claim with a resource that has come, changed or gone."""
+    """again(id): whoever shares a claim with a resource that has come, changed or gone, or waits for it. Told here, and
+    not by the informers: what we write ourselves is known here before its event, which then is no news."""
 
     def __init__(self, again: Callable[[Id], None]) -> None:
         self._again = again
@@ -52,12 +53,24 @@ class ResourceCache:
         self.resources[resource.id] = resource
         self.circles.put(resource)
         self._claim(resource.id, frozenset() if resource.leaving else claims_of(resource))
+        self._let_go(resource)
         return resource
 
     def drop(self, id: Id) -> None:
-        self.resources.pop(id, None)
+        gone = self.resources.pop(id, None)
+        if gone is not None:
+            self._let_go(gone)
         self.circles.drop(id)
         self._claim(id, frozenset())
+
+    def _let_go(self, restore: Resource) -> None:
+        """Whom a StompRestore holds up (restoring()) looks at it again: a step further, at its end, or without it."""
+        if restore.id.kind == RESTORE:
+            broker = Id(BROKER, restore.id.namespace, restore.broker)
+            for id, other in self.resources.items():
+                acceptor = id.kind == ACCEPTOR and id.namespace == broker.namespace and other.broker == broker.name
+                if acceptor or id == broker:
+                    self._again(id)
 
     def _claim(self, id: Id, claims: frozenset[Claim]) -> None:
         before = self._claims.get(id, frozenset())
