@@ -82,6 +82,27 @@ def test_a_killed_owner_that_lost_its_disk_is_seeded_anew(cluster):
     assert_nothing_lost(again.result())
 
 
+def test_disks_of_all_owners_are_replaced_one_after_the_other(cluster):
+    """As docs/runbooks/disks.md has it done: to another StorageClass, or after a loss."""
+    produced = Load(cluster.edges[0].port, *persistent(3, 500, "/queue/moved%d"), "--produce-only").result()
+    assert produced["errors"] == 0 and produced["receipts"] == produced["sent"]
+    load = Load(cluster.edges[1].port, *persistent(10, 300, "/queue/moving%d"))
+    for owner in cluster.owners:
+        owner.stop()
+        owner.wipe()
+        owner.start()
+        owner.wait_ready()
+        cluster.wait_balanced()
+    assert_nothing_lost(load.result())
+    # All that is left stands on the new disks.
+    again = Load(
+        cluster.edges[1].port, "--consume-only", "--producers", "4", "--consumers", "4", "--destinations", "4",
+        "--destination", "/queue/moved%d", "--count", str(produced["sent"]), "--run-id", produced["run"], "--verify",
+        "--body", "100", "--idle-timeout", "30",
+    )  # fmt: skip
+    assert_nothing_lost(again.result())
+
+
 def test_a_frozen_owner_is_replaced_and_changes_nothing_when_it_thaws(cluster):
     load = Load(cluster.edges[0].port, *persistent(10, 500, "/queue/frozen%d"))
     time.sleep(2)

@@ -157,6 +157,13 @@ def test_a_live_release_takes_other_values(release):
         status, text = release.upgrade(value)
         assert status, f"{value}: pods and volumes would have been left behind"
         assert why in text
+    # docs/runbooks/etcd-members.md: what was filled by hand is taken when the old StatefulSet is gone.
+    status, text = release.run("kubectl", "-n", release.namespace, "delete", "statefulset", "shop-etcd")
+    assert not status, text
+    status, text = release.upgrade("etcd.bundled.replicas=5")
+    assert not status, text
+    assert release.get("statefulset", "shop-etcd", "{.spec.replicas}") == "5"
+    assert release.get("secret", "shop-components", "{.data.tls\\.crt}") == secret, "with names for five members"
 
 
 def test_the_certificate_of_the_clients_follows_its_names(release):

@@ -28,13 +28,17 @@ KINDS = (
 
 
 class Refusing(Server):
-    """refuses: kind → HTTP status of an answer to its apply. claims: sizes of the owners' claims."""
+    """refuses: kind → HTTP status of an answer to its apply. claims: sizes of the owners' claims; classes, phases:
+    theirs, where they are not none and Bound. pods: as they are."""
 
     def __init__(self) -> None:
         super().__init__()
         self.live = {kind: {} for kind in KINDS}
         self.refuses: dict[str, int] = {}
         self.claims: list[str] = []
+        self.classes: list[str] = []
+        self.phases: list[str] = []
+        self.pods: list[Table] = []
         self.secrets: dict[str, Table] = {}
 
     async def get(self, api_version: str, kind: str, namespace: str, name: str) -> Table | None:
@@ -48,8 +52,16 @@ class Refusing(Server):
         return await super().apply(body) if body["kind"] in self.live else body
 
     async def read_list(self, api_version: str, kind: str, namespace: str, selector: str) -> Table:
-        spec = [{"resources": {"requests": {"storage": size}}} for size in self.claims]
-        return {"items": [{"metadata": {"name": f"data-stomp-owner-{n}"}, "spec": one} for n, one in enumerate(spec)]}
+        if kind == "Pod":
+            return {"items": self.pods}
+        items: list[Table] = []
+        for n, size in enumerate(self.claims):
+            spec: Table = {"resources": {"requests": {"storage": size}}}
+            if self.classes:
+                spec["storageClassName"] = self.classes[n]
+            status = {"phase": self.phases[n] if self.phases else "Bound"}
+            items.append({"metadata": {"name": f"data-stomp-owner-{n}"}, "spec": spec, "status": status})
+        return {"items": items}
 
     async def merge(self, api_version: str, kind: str, namespace: str, name: str, patch: Table) -> Table:
         self.writes.append(f"{name} {patch['spec']['resources']['requests']['storage']}")

@@ -108,8 +108,8 @@ class Server:
         self.live[kind][id] = item
         return item
 
-    async def delete(self, body: Table) -> None:
-        self.writes.append(f"-{body['kind']}")
+    async def delete(self, body: Table, *, alone: bool = False) -> None:
+        self.writes.append(f"-{body['kind']}{' alone' if alone else ''}")
         del self.live[body["kind"]][id_of(body)]
 
 

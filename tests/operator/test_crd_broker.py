@@ -34,7 +34,6 @@ def test_what_the_operator_says_itself_cannot_be_said_in_the_settings():
 
 def test_what_says_where_messages_are_is_fixed():
     storage = PROPERTIES["owners"]["properties"]["storage"]
-    assert "storageClassName cannot be changed" in rules(storage)
     assert "may only grow" in rules(storage["properties"]["size"])
     assert "cannot be set or taken out later" in rules(PROPERTIES["etcd"])
     assert "no message could be confirmed" in rules(PROPERTIES["replication"])

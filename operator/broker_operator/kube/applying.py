@@ -118,6 +118,11 @@ class Applier:
             log.warning("%s was changed by somebody else: %s", id, drift.what)
         return drift
 
+    async def leave(self, item: Table) -> None:
+        """Deletes an object of ours whose pods stay, to be made otherwise once it is gone. Raises KubeError."""
+        self._made.pop(id_of(item), None)
+        await self._kube.delete(item, alone=True)
+
     def gone(self, id: Id, uid: str) -> None:
         """The object is gone. uid: of the resource that it belonged to, "" = that is leaving as well."""
         if self._made.pop(id, None) is not None and uid:

@@ -173,11 +173,11 @@ class Kube:
         path = path_of(body["apiVersion"], body["kind"], meta["namespace"], meta["name"])
         return await self._write("PUT", path, body, "application/json")
 
-    async def delete(self, body: Table) -> None:
-        """Gone already is no error."""
+    async def delete(self, body: Table, *, alone: bool = False) -> None:
+        """Gone already is no error. alone: what it controls stays, and is nobody's."""
         meta = body["metadata"]
         path = path_of(body["apiVersion"], body["kind"], meta["namespace"], meta["name"])
-        options = {"preconditions": {"uid": meta["uid"]}, "propagationPolicy": "Background"}
+        options = {"preconditions": {"uid": meta["uid"]}, "propagationPolicy": "Orphan" if alone else "Background"}
         try:
             await self._write("DELETE", path, options, "application/json")
         except KubeError as error:

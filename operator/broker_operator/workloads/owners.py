@@ -88,6 +88,13 @@ def scaling(
     return Scaling(last + 1, (), stale, keeping, "Moving" if keeping else "Removing")
 
 
+def at_least(broker: str, wanted: int, holding: Mapping[str, int]) -> int:
+    """Owners to begin with where there is no StatefulSet: those that keep something among them, whoever deleted it.
+    Who is not wanted goes as ever, emptied before."""
+    ordinals = [names.ordinal_of(broker, owner) for owner, copies in holding.items() if copies]
+    return max(wanted, *(ordinal + 1 for ordinal in ordinals if ordinal is not None), 0)
+
+
 _POWERS: dict[str, int] = {"": 1, **{unit: 1000**power for power, unit in enumerate("kMGTPE", 1)},
            **{f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)}}  # fmt: skip
 

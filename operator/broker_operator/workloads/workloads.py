@@ -28,7 +28,8 @@ from ..world.cluster import Cluster
 from ..world.counts import Counts
 from ..world.resource_cache import ResourceCache
 from ..world.statuses import Statuses
-from . import edges, owners
+from . import edges, owners, waiting
+from .disks import Disks, outgrown
 from .owners import Scaling, Versions
 from .rebalancing import Rebalancing
 
@@ -79,6 +80,7 @@ class Workloads:
         self._clock = clock
         self._counts = Counts()
         self._rebalancing = Rebalancing(clock)
+        self._disks = Disks(kube)
         self.expiries: dict[Id, float] = {}
 
     def gone(self, id: Id) -> None:
@@ -111,10 +113,13 @@ class Workloads:
             return None
         workload = Id("StatefulSet", resource.id.namespace, names.owner_name(resource.id.name))
         live = self._objects["StatefulSet"].get(workload)
-        wanted = 0 if self._world.restoring(resource) else spec.owners.replicas
-        current = int(live["spec"].get("replicas", wanted)) if live else wanted
-        there = int(live.get("status", {}).get("replicas", 0)) if live else 0
+        restoring = self._world.restoring(resource)
+        wanted = 0 if restoring else spec.owners.replicas
         holding = cluster.holding() if cluster else {}
+        current = wanted if restoring else owners.at_least(resource.id.name, wanted, holding)
+        if live is not None:
+            current = int(live["spec"].get("replicas", wanted))
+        there = int(live.get("status", {}).get("replicas", 0)) if live else 0
         cordoned = cluster.cordoned if cluster else frozenset()
         step = owners.scaling(
             resource.id.name, wanted, current, there, holding, cordoned, cluster is not None and cluster.whole
@@ -123,22 +128,26 @@ class Workloads:
         if live is None and self._world.unsure(resource):
             await self._say_broker(resource, spec, cluster, Scaling(0), accepted, image)
             return REFUSED_AGAIN_S
+        placed = None
         try:
             if cluster is not None:
                 await _cordon(cluster, step)
                 await _keep_entries(resource, cluster)
             made = owners.objects(resource, spec, image, step.replicas, live, self._api)
             await self._make(resource, made)
-            await self._claims(resource, spec, live, step)
+            placed = await self._disks.settle(resource, spec, live, step)
+            if live is not None and outgrown(spec, live, step):
+                await self._applier.leave(live)
         except (Taken, ConfigError, KubeError) as error:
             accepted = _refusal(error)
         rebalance, planned, again = await self._rebalancing.settle(resource, spec, cluster)
-        await self._say_broker(resource, spec, cluster, step, accepted, image, rebalance, planned)
+        more = tuple(one for one in (rebalance, placed) if one is not None)
+        waits = await self._say_broker(resource, spec, cluster, step, accepted, image, more, planned)
         if accepted.reason == "ServerFailed":
             raise Unmade(accepted.message)
         if accepted.reason == "Refused":
             return REFUSED_AGAIN_S
-        return 5.0 if step.reason == "Unreachable" else min(again or LOOK_AGAIN_S, LOOK_AGAIN_S)
+        return 5.0 if step.reason == "Unreachable" else min(again or LOOK_AGAIN_S, waits or LOOK_AGAIN_S)
 
     async def acceptor(self, resource: Resource) -> float | None:
         now = self._now()
@@ -208,34 +217,6 @@ class Workloads:
 
     # ── inside: brokers ──────────────────────────────────────────────────────────────────────────
 
-    async def _claims(self, resource: Resource, spec: BrokerSpec, live: Table | None, step: Scaling) -> None:
-        """Claims grow with the spec. Those of removed owners go if that is wanted: such an owner kept nothing.
-        Raises KubeError, ConfigError."""
-        if live is None:
-            return
-        storage, name = spec.owners.storage, resource.id.name
-        templates = live["spec"].get("volumeClaimTemplates") or [{}]
-        made = templates[0].get("spec", {}).get("resources", {}).get("requests", {}).get("storage")
-        gone = step.reason == "" and int(live.get("status", {}).get("replicas", 0)) <= spec.owners.replicas
-        delete = storage.when_scaled == "Delete" and gone
-        size = owners.quantity(storage.size)
-        if made and owners.quantity(made) >= size and not delete:
-            return
-        selector = ",".join(f"{key}={value}" for key, value in names.selector(name, "owner").items())
-        answer = await self._kube.read_list("v1", "PersistentVolumeClaim", resource.id.namespace, selector)
-        for claim in answer["items"]:
-            claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
-            claim_name = claim["metadata"]["name"]
-            ordinal = names.ordinal_of(name, claim_name.removeprefix(f"{names.DATA_CLAIM}-"))
-            if ordinal is None:
-                continue
-            if delete and ordinal >= spec.owners.replicas:
-                log.info("claim %s of a removed owner is deleted", claim_name)
-                await self._kube.delete(claim)
-            elif owners.quantity(claim["spec"]["resources"]["requests"]["storage"]) < size:
-                patch = {"spec": {"resources": {"requests": {"storage": storage.size}}}}
-                await self._kube.merge("v1", "PersistentVolumeClaim", resource.id.namespace, claim_name, patch)
-
     async def _say_broker(
         self,
         resource: Resource,
@@ -244,9 +225,11 @@ class Workloads:
         step: Scaling,
         accepted: Condition,
         image: str = "",
-        rebalance: Condition | None = None,
+        more: tuple[Condition, ...] = (),
         planned: Table | None = None,
-    ) -> None:
+    ) -> float | None:
+        """more: what else there is to say, which Ready does not go by. When to look at the pods again, None: at their
+        next event."""
         workload = Id("StatefulSet", resource.id.namespace, names.owner_name(resource.id.name))
         live = (self._objects["StatefulSet"].get(workload) or {}).get("status", {})
         up, there = int(live.get("readyReplicas", 0)), int(live.get("replicas", 0))
@@ -269,20 +252,21 @@ class Workloads:
             fields |= {"slots": slots, "edges": len(edge_ids)}
             replicated = _replicated(slots)
         elif cluster is not None and not cluster.asked and accepted.status and resource.status.get("conditions"):
-            return  # an operator that has just started knows nothing yet: what the last one has seen stands until then
+            return None  # an operator that has just started knows nothing yet: what the last one has seen stands
         all_up = Condition("OwnersReady", up >= wanted, "Ready" if up >= wanted else "Waiting", f"{up} of {wanted}")
         held = self._world.restoring(resource)
         if held and not there:
             all_up = Condition("OwnersReady", False, "Restoring", held)
         elif not all_up.status and live and (missing := await self._missing(resource, spec)):
             all_up = Condition("OwnersReady", False, "SecretMissing", f"{up} of {wanted}; {missing}")
+        elif not all_up.status and live and (waits := await self._waits(resource, resource.id.name, "owner")):
+            all_up = Condition("OwnersReady", False, waits.reason, f"{up} of {wanted}; {waits.message}")
         scaling = Condition("ScalingDown", bool(step.reason), step.reason or "Idle", _progress(step))
         # They say nothing of Ready before they end: who is told thirty days ahead has nothing broken.
         certificates, ends = await self._parts_certificates(resource, spec)
         fields["certificatesNotAfter"] = rfc3339(ends) if ends is not None else None
         ended = (certificates,) if certificates.reason == "Expired" else ()
         needed = (accepted, *ended, reachable, all_up, replicated)
-        more = (rebalance,) if rebalance is not None else ()
         if spec.restore_from is not None:
             reason = "Waiting" if held else "Restored"
             more = (*more, Condition("Restored", not held, reason, held or f"by StompRestore {spec.restore_from.name}"))
@@ -292,6 +276,7 @@ class Workloads:
             more = (*more, bridges.condition(spec, there_is))
         found = (accepted, reachable, all_up, replicated, scaling, *more, certificates, ready(*needed))
         await self._statuses.write(resource, new_status(resource, found, fields, self._now()))
+        return None if all_up.status or held or not live else waiting.LOOK_AGAIN_S
 
     async def _parts_certificates(self, resource: Resource, spec: BrokerSpec) -> tuple[Condition, float | None]:
         """Of owners and edges among themselves, and towards etcd."""
@@ -325,6 +310,15 @@ class Workloads:
                 return f"there is no Secret {name} ({where}); create it, or correct the name"
         return ""
 
+    async def _waits(self, resource: Resource, broker: str, component: str) -> waiting.Waits | None:
+        """Why its pods do not run; None: they do, or nobody knows."""
+        pool = resource.id.name if component == "edge" else ""
+        try:
+            return await waiting.why(self._kube, resource.id.namespace, names.selector(broker, component, pool))
+        except KubeError as error:
+            log.info("why pods of %s wait is not known: %s", resource.id, error)
+            return None
+
     # ── inside: acceptors ────────────────────────────────────────────────────────────────────────
 
     async def _say_acceptor(self, resource: Resource, spec: AcceptorSpec, accepted: Condition) -> float | None:
@@ -337,6 +331,8 @@ class Workloads:
         addresses = _addresses(service, spec)
         certificates, ends = await self._listeners_certificates(resource, spec)
         available = Condition("Available", up > 0 or wanted == 0, "Available" if up else "Waiting", f"{up} of {wanted}")
+        if not available.status and (waits := await self._waits(resource, resource.broker, "edge")):
+            available = Condition("Available", False, waits.reason, f"{up} of {wanted}; {waits.message}")
         balanced = _balanced(service, spec)
         fields: Table = {
             "listeners": ",".join(f"{one['name']}:{one['port']}" for one in spec.listeners),
@@ -350,8 +346,9 @@ class Workloads:
         fields |= counted
         found = (accepted, available, balanced, certificates, ready(accepted, certificates, available, balanced))
         await self._statuses.write(resource, new_status(resource, found, fields, now))
-        waits = (LOOK_AGAIN_S if ends is not None else None, again)
-        return min((one for one in waits if one is not None), default=None)
+        pods = None if available.status else waiting.LOOK_AGAIN_S
+        times = (LOOK_AGAIN_S if ends is not None else None, again, pods)
+        return min((one for one in times if one is not None), default=None)
 
     def _counted(self, resource: Resource) -> Table:
         """{}: nobody knows."""

@@ -176,7 +176,6 @@ CHANGED: list[tuple[str, Spec, Spec, str]] = [
         {"owners": {"storage": {"size": "10Gi"}}},
         "size may only grow",
     ),
-    (BROKER, {}, {"owners": {"storage": {"storageClassName": "x"}}}, "storageClassName cannot be changed"),
     (
         BROKER,
         {"etcd": {**ETCD, "prefix": "/a"}},

@@ -1,0 +1,82 @@
+"""Claims of a broker's owners: they grow with the spec, and come of the StorageClass that it names.
+
+Rule: a claim that may hold a message is never deleted here. Kubernetes changes neither the class of a claim nor the
+template that a StatefulSet makes claims from: so the StatefulSet is made anew around its pods, which go on, and whoever
+takes a claim away then gets one of the new class (docs/runbooks/disks.md). Must not know what is on a disk.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ..kube.kube import Kube
+from ..spec import names
+from ..spec.conditions import Condition
+from ..spec.model import BrokerSpec, Resource, Table
+from . import owners
+from .owners import Scaling
+
+log = logging.getLogger("stampede.operator")
+
+
+class Disks:
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+
+    async def settle(self, resource: Resource, spec: BrokerSpec, live: Table | None, step: Scaling) -> Condition | None:
+        """Claims as the spec has them, as far as that takes nothing away; those of removed owners go if that is wanted:
+        such an owner kept nothing. What there is to say of classes, None = nothing. Raises KubeError, ConfigError."""
+        if live is None:
+            return None
+        storage, name = spec.owners.storage, resource.id.name
+        made = _template(live).get("resources", {}).get("requests", {}).get("storage")
+        gone = step.reason == "" and int(live.get("status", {}).get("replicas", 0)) <= spec.owners.replicas
+        delete = storage.when_scaled == "Delete" and gone
+        size = owners.quantity(storage.size)
+        if made and owners.quantity(made) >= size and not delete and not storage.storage_class_name:
+            return None
+        selector = ",".join(f"{key}={value}" for key, value in names.selector(name, "owner").items())
+        answer = await self._kube.read_list("v1", "PersistentVolumeClaim", resource.id.namespace, selector)
+        elsewhere: dict[str, str] = {}
+        for claim in answer["items"]:
+            claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+            claim_name = claim["metadata"]["name"]
+            ordinal = names.ordinal_of(name, claim_name.removeprefix(f"{names.DATA_CLAIM}-"))
+            if ordinal is None:
+                continue
+            if delete and ordinal >= spec.owners.replicas:
+                log.info("claim %s of a removed owner is deleted", claim_name)
+                await self._kube.delete(claim)
+                continue
+            if owners.quantity(claim["spec"]["resources"]["requests"]["storage"]) < size:
+                patch = {"spec": {"resources": {"requests": {"storage": storage.size}}}}
+                await self._kube.merge("v1", "PersistentVolumeClaim", resource.id.namespace, claim_name, patch)
+            there = claim["spec"].get("storageClassName", "")
+            if ordinal < spec.owners.replicas and there != storage.storage_class_name:
+                elsewhere[claim_name] = there
+        return _placed(storage.storage_class_name, elsewhere) if storage.storage_class_name else None
+
+
+def outgrown(spec: BrokerSpec, live: Table | None, step: Scaling) -> bool:
+    """The StatefulSet makes claims of another class than the spec says. It is made anew at rest only: how many owners
+    there are stands in it while some are being removed."""
+    if live is None or live["metadata"].get("deletionTimestamp"):
+        return False
+    there = int(live["spec"].get("replicas", spec.owners.replicas))
+    at_rest = not step.reason and step.replicas == spec.owners.replicas == there
+    return at_rest and _template(live).get("storageClassName", "") != spec.owners.storage.storage_class_name
+
+
+def _template(live: Table) -> Table:
+    claims = live["spec"].get("volumeClaimTemplates") or [{}]
+    found: Table = claims[0].get("spec", {})
+    return found
+
+
+def _placed(wanted: str, elsewhere: dict[str, str]) -> Condition:
+    """elsewhere: claim → its class."""
+    if not elsewhere:
+        return Condition("DisksPlaced", True, "Placed", f"of StorageClass {wanted}")
+    named = ", ".join(f"{claim} ({there or 'none'})" for claim, there in sorted(elsewhere.items())[:5])
+    why = f"of another StorageClass than {wanted}: {named}; move one owner after the other (docs/runbooks/disks.md)"
+    return Condition("DisksPlaced", False, "OtherStorageClass", why)

@@ -1,0 +1,98 @@
+"""Disks of another StorageClass: the StatefulSet is made anew around its pods, and what is of the old one is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from broker_operator.spec.model import BrokerSpec
+from broker_operator.spec.names import BROKER
+from broker_operator.workloads.disks import outgrown
+from broker_operator.workloads.owners import Scaling, at_least
+
+from .bench import Bench
+from .builders import resource
+
+Table = dict[str, Any]
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def storage(**fields: Any) -> Table:
+    return {"owners": {"storage": fields}}
+
+
+def workload(bench: Bench) -> Table:
+    (found,) = bench.server.live["StatefulSet"].values()
+    return found
+
+
+def template(bench: Bench) -> Table:
+    found: Table = workload(bench)["spec"]["volumeClaimTemplates"][0]["spec"]
+    return found
+
+
+async def test_another_class_is_for_disks_that_are_made_from_then_on(bench):
+    """`storageClassName` had been immutable, and a move by hand raced the StatefulSet, which made the old one again."""
+    await bench.workloads.broker(bench.put(BROKER))
+    bench.server.claims, bench.server.classes = ["10Gi"] * 3, ["slow"] * 3
+    pods = workload(bench)["spec"]["template"]
+    bench.server.writes.clear()
+    moved = bench.put(BROKER, **storage(storageClassName="fast", size="20Gi"))
+    await bench.workloads.broker(moved)
+    assert "-StatefulSet alone" in bench.server.writes, "its pods go on"
+    assert bench.server.writes[:3] == [f"data-stomp-owner-{n} 20Gi" for n in range(3)]
+    status, reason, message = bench.statuses.condition("DisksPlaced")
+    assert (status, reason) == ("False", "OtherStorageClass")
+    assert "than fast: data-stomp-owner-0 (slow), " in message and "docs/runbooks/disks.md" in message
+    # The event of its end has it made anew.
+    await bench.workloads.broker(moved)
+    assert template(bench)["storageClassName"] == "fast" and workload(bench)["spec"]["template"] == pods
+    assert template(bench)["resources"]["requests"]["storage"] == "20Gi"
+    bench.server.writes.clear()
+    bench.server.claims, bench.server.classes = ["20Gi"] * 3, ["slow", "fast", "slow"]
+    await bench.workloads.broker(moved)
+    assert bench.server.writes == []
+    assert "owner-1" not in bench.statuses.condition("DisksPlaced")[2]
+    bench.server.classes = ["fast"] * 3
+    await bench.workloads.broker(moved)
+    assert bench.statuses.condition("DisksPlaced")[:2] == ("True", "Placed")
+
+
+async def test_who_names_no_class_hears_nothing_of_classes(bench):
+    await bench.workloads.broker(bench.put(BROKER))
+    bench.server.claims, bench.server.classes = ["10Gi"] * 3, ["slow"] * 3
+    bench.server.writes.clear()
+    await bench.workloads.broker(bench.put(BROKER))
+    assert bench.server.writes == []
+    assert not [one for one in bench.statuses.said["conditions"] if one["type"] == "DisksPlaced"]
+
+
+@pytest.mark.parametrize(
+    ("live", "step", "anew"),
+    [
+        ({}, Scaling(3), True),
+        ({}, Scaling(3, reason="Moving"), False),
+        ({}, Scaling(4), False),
+        ({"spec": {"replicas": 5}}, Scaling(3), False),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, Scaling(3), False),
+        ({"spec": {"volumeClaimTemplates": [{"spec": {"storageClassName": "fast"}}]}}, Scaling(3), False),
+    ],
+)
+def test_it_is_made_anew_at_rest_only(live, step, anew):
+    """How many owners there are stands in it: while some are being removed nothing else says so."""
+    spec = resource(BROKER, **storage(storageClassName="fast")).spec(BrokerSpec)
+    there = {"metadata": {}, "spec": {"replicas": 3, "volumeClaimTemplates": [{"spec": {}}]}, **live}
+    assert outgrown(spec, there, step) is anew
+    assert not outgrown(spec, None, step)
+
+
+def test_owners_that_keep_something_come_back_whoever_deleted_the_stateful_set():
+    """Fewer wanted at that moment: they would have been gone with what they kept, not emptied."""
+    holding = {"stomp-owner-0": 80, "stomp-owner-4": 2, "stomp-owner-6": 0, "other-owner-9": 7, "stomp-owner-x": 1}
+    assert at_least("stomp", 3, holding) == 5
+    assert at_least("stomp", 7, holding) == 7
+    assert at_least("stomp", 3, {}) == 3
