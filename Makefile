@@ -13,7 +13,7 @@ SIM_LOG := $(VENV)/simulations.log
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-compiled test-simulated test-served check fmt bench scaling abuse chaos torture mutation retry oracles docs site screens crds proto constraints sbom provenance threats audit e2e clean
+.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-compiled test-simulated test-served check fmt bench scaling abuse chaos torture mutation retry oracles docs site screens crds proto constraints sbom catalog provenance threats audit e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-python  unit and conformance tests in a virtual environment of another Python: PYTHON=python3.14 VENV=.venv-other"
 	@echo "make test-compiled  the reader compiled by mypyc (docs/adr/0022): unit, fuzz and conformance tests of what it reads; needs a C compiler"
 	@echo "make threats every test that docs/threat-model.md names"
+	@echo "make catalog  annotations for Artifact Hub, a bundle for OLM: build/olm (docs/releasing.md)"
 	@echo "make provenance  a wheel, SBOMs and what they were built of: dist/ (docs/releasing.md)"
 	@echo "make check   ruff, mypy, import contracts, size limits"
 	@echo "make fmt     format the code"
@@ -159,6 +160,11 @@ provenance: sbom
 	rm -f dist/*.whl # those of other commits
 	$(PIP) wheel --quiet --no-deps --wheel-dir dist .
 	$(BIN)/python deploy/image/provenance.py dist/provenance.json dist/*.whl dist/sbom*.json $(FILES)
+
+# What catalogues show: the chart's annotations for Artifact Hub, and a bundle for OLM in build/olm (needs helm; HELM names it).
+catalog: $(VENV)/.installed-dev
+	$(BIN)/python -m deploy.catalog.artifacthub
+	$(BIN)/python -m deploy.catalog.olm build/olm
 
 # Every test that the threat model names: the claims, played one after another.
 threats: $(VENV)/.installed-dev
