@@ -23,7 +23,7 @@ from .access import Who
 from .acting import both, by_slot
 from .calls import ApiOp, Call, named
 from .params import Param
-from .ports import Answer
+from .ports import Answer, Missing
 from .problems import Problem, unknown
 from .reading import Reading
 
@@ -42,8 +42,12 @@ _SELECTOR = Param("selector", "only messages that match (docs/selectors.md)")
 class _Look:
     """A browser over the parts of a queue, one after the other."""
 
-    def __init__(self, desk: Desk, name: str, parts: list[dict[str, Any]], selector: str | None) -> None:
+    def __init__(
+        self, desk: Desk, name: str, parts: list[dict[str, Any]], selector: str | None, missing: list[Missing]
+    ) -> None:  # fmt: skip
+        """missing: whose parts it cannot look into."""
         self.name = name
+        self.missing = missing
         self.used = 0.0
         self._parts = parts
         self._selector = selector
@@ -130,7 +134,7 @@ class Browsing:
             "items": rows,
             "total": len(rows),
             "next": name if following and not once else None,
-            "missing": [],
+            "missing": named(look.missing),
         }
 
     async def message(self, call: Call) -> Any:
@@ -143,7 +147,7 @@ class Browsing:
         assert ids is not None
         (slot,) = ids
         rows, _ = await self._reading.find(who, queue)
-        look = _Look(self._desk, "", [row for row in rows if row["slot"] == slot], both(None, ids[slot]))
+        look = _Look(self._desk, "", [row for row in rows if row["slot"] == slot], both(None, ids[slot]), [])
         try:
             found = await look.next()
         finally:
@@ -172,7 +176,7 @@ class Browsing:
     async def _grouped(self, rows: list[Answer]) -> tuple[list[Answer], int, bool]:
         """Of the parts of one queue: its dead letters by origin, how many were looked at, and were that all."""
         counts: Counter[letters.DeadLetterOrigin] = Counter()
-        look = _Look(self._desk, "", list(rows), None)
+        look = _Look(self._desk, "", list(rows), None, [])
         seen = 0
         try:
             while seen < LOOKED and (found := await look.next()) is not None:
@@ -208,8 +212,8 @@ class Browsing:
         selector = call.query.get("selector") or None
         if selector:
             compile(selector)
-        rows, _ = await self._reading.find(call.who, call.path["queue"])
-        return token(16), _Look(self._desk, queue, list(rows), selector)
+        rows, missing = await self._reading.find(call.who, call.path["queue"])
+        return token(16), _Look(self._desk, queue, list(rows), selector, missing)
 
     def _keep(self, name: str, look: _Look) -> None:
         look.used = self._clock.monotonic()

@@ -2,7 +2,8 @@
 
 The errand consumes them like a client and commits, batch by batch, what it sends and what it settles: one atomic
 record of the log each, so a kill in between loses nothing and doubles nothing, and asking again goes on where it
-stopped. What is left at the end goes back in its order, and nobody's attempts are counted.
+stopped. What is left at the end goes back in its order, and nobody's attempts are counted. Where what stays fills the
+window, it goes back at once and another consumer passes it by: what is behind it has its turn.
 
 Rule: bounded by `limit` messages, by the window of the consumer and by the pace that was asked for. Must not know HTTP.
 """
@@ -19,9 +20,10 @@ from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of
 from broker.core.message import Run
 from broker.core.pages import ROWS
+from broker.selector import compile, conjunction
 
 from .desk import Desk, Errand, ErrandFeed
-from .letters import DeadLetterOrigin, onward, origin, outdated, row, stored, unlabelled
+from .letters import DeadLetterOrigin, from_elsewhere, onward, origin, outdated, row, stored, unlabelled
 
 BATCH = 1000
 """Messages of one transaction."""
@@ -46,6 +48,10 @@ PACED_S = 30.0
 """So long something goes on that has a pace: whoever asked for it asks again."""
 PIECES = 10
 """Transactions a second of what has a pace."""
+FILLED = 1000
+"""Messages that stay fill the window."""
+PASSED_BY = 50
+"""Origins that are passed by at most."""
 
 
 class MoveTarget(NamedTuple):
@@ -68,7 +74,8 @@ class MoveSource(NamedTuple):
 
 class MoveOrder(NamedTuple):
     """to   where each message goes: by where it comes from; None of it: it stays where it is.
-    gone   the messages are settled and sent nowhere (a purge).    bare   labels of dead letters are taken off.
+    gone   the messages are settled and sent nowhere (a purge).    bare   labels of dead letters are taken off, and they
+    say where it goes.
     expired   when (epoch ms) they count as expired, and are labelled so; 0: they do not.
     rate   messages a second; 0: as fast as it goes.    copied   they stay as well, and large ones only stay."""
 
@@ -186,17 +193,41 @@ async def carry(
     desk: Desk, source: MoveSource, order: MoveOrder, selector: str | None, limit: int, report: MoveReport
 ) -> None:  # fmt: skip
     """Carries out the order for what matches and was there when it began, up to `limit` messages."""
+    work, before, wanted = _Work(desk, source, order, report, limit), "", selector
+    while await _round(desk, source, wanted, work, report):
+        passed = work.passed()
+        if passed is None or passed == before or not _can_be_asked(wanted := _both(selector, passed)):
+            report.stops()
+            return
+        before = passed
+
+
+def _both(selector: str | None, passed: str) -> str:
+    return conjunction(selector, passed) if selector else passed
+
+
+def _can_be_asked(selector: str) -> bool:
+    """It may have become too long."""
+    try:
+        compile(selector)
+    except RefusedError:
+        return False
+    return True
+
+
+async def _round(desk: Desk, source: MoveSource, wanted: str | None, work: _Work, report: MoveReport) -> bool:
+    """What one consumer gets; True: what stays fills its window, and there is more."""
     with desk.errand() as errand:
-        feed = await errand.subscribe(source.slot, source.address, source.queue, selector, browse=False)
-        work = _Work(desk, errand, feed, source, order, report, limit)
+        feed = await errand.subscribe(source.slot, source.address, source.queue, wanted, browse=False)
+        work.begin(errand, feed)
         quiet = 0
-        while not (work.over or feed.ended):
+        while not (work.over or work.filled or feed.ended):
             run = await feed.next(QUIET_S)
             if run is not None:
                 await work.carry([run, *feed.ready()])
                 quiet = 0
                 continue
-            if not await _more(desk, source, selector):
+            if not await _more(desk, source, wanted):
                 break
             quiet += 1
             if quiet >= PATIENT:
@@ -204,6 +235,7 @@ async def carry(
                 break
         if feed.why:
             report.stays(f"the consumer was ended: {feed.why}", 1)
+        return work.filled and not work.over and not feed.why
 
 
 async def _more(desk: Desk, source: MoveSource, selector: str | None) -> bool:
@@ -215,21 +247,10 @@ async def _more(desk: Desk, source: MoveSource, selector: str | None) -> bool:
 
 
 class _Work:
-    """over: nothing more is wanted."""
+    """over: nothing more is wanted.    filled: what stays fills the window of the consumer."""
 
-    def __init__(
-        self,
-        desk: Desk,
-        errand: Errand,
-        feed: ErrandFeed,
-        source: MoveSource,
-        order: MoveOrder,
-        report: MoveReport,
-        limit: int,
-    ) -> None:
+    def __init__(self, desk: Desk, source: MoveSource, order: MoveOrder, report: MoveReport, limit: int) -> None:
         self._desk = desk
-        self._errand = errand
-        self._feed = feed
         self._source = source
         self._order = order
         self._report = report
@@ -237,7 +258,26 @@ class _Work:
         self._refused: dict[MoveTarget, str] = {}
         self._pace = _Pace(order.rate)
         self._newer = self._kept = 0
-        self.over = False
+        self._came_later = False
+        self._nowhere: set[str] = set()
+        """Addresses of which nothing goes back; "": it does not say."""
+        self.over = self.filled = False
+
+    def begin(self, errand: Errand, feed: ErrandFeed) -> None:
+        """The next consumer's turn."""
+        self._errand, self._feed = errand, feed
+        self._newer = self._kept = 0
+        self.filled = False
+
+    def passed(self) -> str | None:
+        """A selector for what does not stay, as far as is known; None: all stays, or there is too much to say."""
+        if self._refused and not self._order.bare:
+            return None  # all of it goes to the one place that does not take it
+        if len(self._nowhere) + len(self._refused) > PASSED_BY:
+            return None
+        queues = [(target.address, target.queue or "") for target in self._refused]
+        later = [f"AMQMessageID <= {self._source.last}"] if self._came_later else []
+        return " AND ".join(later + from_elsewhere(self._nowhere, queues))
 
     async def carry(self, runs: Iterable[Run]) -> None:
         batches: list[_Batch] = []
@@ -249,6 +289,7 @@ class _Work:
                     break
                 if run.ids[at] > self._source.last:
                     self._newer += 1
+                    self._came_later = True
                     continue
                 self._sort(run, at, batches, open_)
         pace = self._pace
@@ -259,17 +300,17 @@ class _Work:
             some = batches[start : start + pace.at_once]
             await asyncio.gather(*[self._commit(batch) for batch in some])
             await pace.took(sum([len(batch.ids) for batch in some]))
-        if self._newer + self._kept > 1000:
-            self.over = True  # what stays fills the window, and nothing more would come
-            self._report.more = self._report.more or self._kept > 0
+        self.filled = self._newer + self._kept > FILLED  # then nothing more would come
 
     def _sort(self, run: Run, at: int, batches: list[_Batch], open_: dict[MoveTarget | None, _Batch]) -> None:
         target: MoveTarget | None = None
         order = self._order
         if not order.gone:
-            target = order.to(origin(run, at))
+            whence = origin(run, at)
+            target = order.to(whence)
             if target is None:
                 self._kept += 1
+                self._nowhere.add(whence.address)
                 self._report.stays(NOWHERE, 1)
                 return
             if target in self._refused:

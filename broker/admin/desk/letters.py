@@ -6,7 +6,7 @@ Rule: bytes in, JSON out, and back without loss: `raw` is the message as it is s
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from broker.core.message import (
@@ -55,9 +55,26 @@ def comes_from(given: Mapping[str, str]) -> str | None:
     """A selector for dead letters of which that is so, by NAMED; None: for all."""
     said = []
     for name, value in given.items():
-        text = value.replace("'", "''")
-        said.append(f"{NAMED[name]} = '{text}'" if value else f"({NAMED[name]} IS NULL OR {NAMED[name]} = '')")
+        said.append(f"{NAMED[name]} = {quoted(value)}" if value else f"({NAMED[name]} IS NULL OR {NAMED[name]} = '')")
     return " AND ".join(said) or None
+
+
+def from_elsewhere(addresses: Collection[str], queues: Iterable[tuple[str, str]]) -> list[str]:
+    """Selectors for dead letters that come from none of these addresses ("": they say one), nor from these queues
+    (address, queue; "": none is said) of others."""
+    address, queue = NAMED["address"], NAMED["queue"]
+    said = [f"({address} IS NOT NULL AND {address} <> '')"] if "" in addresses else []
+    if named := [quoted(each) for each in sorted(addresses) if each]:
+        said.append(f"({address} IS NULL OR {address} NOT IN ({', '.join(named)}))")
+    for of, name in queues:
+        other = f"{queue} IS NULL OR {queue} <> {quoted(name)}" if name else f"{queue} <> ''"
+        said.append(f"({address} IS NULL OR {address} <> {quoted(of)} OR {other})")
+    return said
+
+
+def quoted(value: str) -> str:
+    """As a text in a selector."""
+    return "'" + value.replace("'", "''") + "'"
 
 
 def stored(run: Run, index: int) -> bytes:

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import click
 
-from .admin_client import REFUSED, AdminApi, api_options, cell, confirm, dump, list_options, part, show
+from .admin_client import REFUSED, AdminApi, api_options, cell, confirm, dump, list_options, part, say_missing, show
 
 QUEUE_COLUMNS = ("name", "address", "routing", "messages", "waiting", "delivering", "scheduled", "consumers", "paused")
 MESSAGE_COLUMNS = ("id", "length", "durable", "priority", "attempts", "body")
@@ -110,8 +110,10 @@ def disconnect(
         while more:
             told = api.call("DELETE", f"/connections?{urlencode(whose)}")
             ended, more = ended + told["done"], told["more"] and told["done"]
-            for missing in told["missing"]:
-                click.echo(f"stampede: {missing['owner']} is missing: {missing['why']}", err=True)
+        show([{"disconnected": ended}], ("disconnected",), output)
+        if say_missing(told):
+            raise SystemExit(REFUSED)  # connections of an edge that is away go on
+        return
     show([{"disconnected": ended}], ("disconnected",), output)
 
 
@@ -126,6 +128,7 @@ def queue() -> None:
 def queue_show(url: str, login: str | None, output: str, name: str) -> None:
     """What is in it, and why nothing is delivered."""
     found = AdminApi(url, login).get(f"/queues/{part(name)}")
+    say_missing(found)
     if output != "table":
         dump(found, output)
         return
@@ -257,6 +260,7 @@ def dlq(url: str, login: str | None, output: str, name: str | None) -> None:
     """Dead letters of a queue, or of all that have some, by where they come from and why."""
     if name is None:
         told = AdminApi(url, login).get("/dead-letters")
+        say_missing(told)
         rows = [
             {"in": f"{row['address']}::{row['name']}", **group} for row in told["queues"] for group in row["groups"]
         ]
@@ -265,6 +269,7 @@ def dlq(url: str, login: str | None, output: str, name: str | None) -> None:
         show(rows, ("in", "address", "queue", "reason", "count"), output)
         return
     found = AdminApi(url, login).get(f"/queues/{part(name)}/dead-letters")
+    say_missing(found)
     if not found["complete"]:
         click.echo(f"stampede: counted are the first {found['counted']}", err=True)
     show(found["groups"], ("address", "queue", "reason", "count"), output)
@@ -305,6 +310,8 @@ def export(url: str, login: str | None, output: str, name: str, file: IO[str], s
             count += 1
             bar.update(1)
     click.echo(f"{count} messages", err=True)
+    if api.missing:
+        raise SystemExit(REFUSED)  # a part of the queue may be where nobody could be asked
 
 
 @click.command("import-messages")

@@ -74,6 +74,8 @@ class AdminApi:
 
     def __init__(self, url: str, login: str | None) -> None:
         self._url = url.rstrip("/") + "/api/v1"
+        self.missing = False
+        """A list that was told lacks what somebody has who could not be asked."""
         self._headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if login is None and (token := os.environ.get("STAMPEDE_TOKEN")):
             self._headers["Authorization"] = f"Bearer {token}"
@@ -115,8 +117,7 @@ class AdminApi:
             most = 200 if path.endswith("/messages") else PAGE
             answer = self.get(path, limit=min(limit, most), page=page, **query)
             yield from answer["items"]
-            for missing in answer["missing"]:
-                click.echo(f"stampede: {missing['owner']} is missing: {missing['why']}", err=True)
+            self.missing = say_missing(answer) or self.missing
             limit -= len(answer["items"])
             page = answer["next"]
             if page is None:
@@ -149,6 +150,13 @@ def _refused(error: urllib.error.HTTPError, told: dict[str, Any]) -> NoReturn:
     if fix:
         click.echo(f"{fix[0].upper()}{fix[1:]}.", err=True)
     raise SystemExit(NO_SUCH_THING if error.code == 404 else REFUSED)
+
+
+def say_missing(told: dict[str, Any]) -> bool:
+    """On stderr, whose part an answer lacks; False: it is whole."""
+    for missing in told["missing"]:
+        click.echo(f"stampede: {missing['owner']} is missing: {missing['why']}", err=True)
+    return bool(told["missing"])
 
 
 def part(name: str) -> str:

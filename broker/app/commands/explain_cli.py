@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from .admin_client import REFUSED, AdminApi, api_options, dump, show
+from .admin_client import REFUSED, AdminApi, api_options, dump, say_missing, show
 
 
 @click.command()
@@ -57,8 +57,7 @@ def audit(url: str, login: str | None, output: str, part_of: str | None, limit: 
     """The last changes that were asked for, through any edge, and how they ended; the log stampede.audit has all."""
     told = AdminApi(url, login).get("/audit", q=part_of, limit=limit)
     rows = told["items"]
-    for missing in told["missing"]:
-        click.echo(f"stampede: {missing['owner']} is missing: {missing['why']}", err=True)
+    say_missing(told)
     if output == "table":
         rows = [{**row, "when": _when(row["at"]), "more": _more(row["more"])} for row in rows]
     where = ("edge",) if any(row["edge"] for row in rows) else ()

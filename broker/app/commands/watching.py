@@ -12,7 +12,7 @@ import click
 
 from broker.seams.clock import SystemClock
 
-from .admin_client import AdminApi, dump, show
+from .admin_client import AdminApi, dump, say_missing, show
 
 _RATES = ("accepted", "delivered", "acked")
 
@@ -26,6 +26,8 @@ def watch(
     looks = 0
     while True:
         told = api.get("/overview")
+        if output != "table":
+            say_missing(told)  # what is drawn is cleared by the next look: it has a line of its own
         now, done = clock.monotonic(), told["messaging"]["since_start"]
         page = list(api.rows("/queues", rows, sort=sort))
         rates = {name: 0.0 for name in _RATES}
@@ -40,7 +42,8 @@ def watch(
                 f"{told['id']} {told['version']}   {clients['connections']} connections   "
                 f"{messaging['queues']} queues   {messaging['messages']} messages"
             )
-            click.echo("   ".join(f"{name} {rate:.0f}/s" for name, rate in rates.items()) + "\n")
+            click.echo("   ".join(f"{name} {rate:.0f}/s" for name, rate in rates.items()))
+            click.echo("".join(f"{each['owner']} is missing: {each['why']}\n" for each in told["missing"]))
             show(page, columns, output)
         else:
             dump({"rates": rates, "queues": page}, output)

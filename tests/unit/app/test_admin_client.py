@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from broker.app.cli import main
 from broker.app.commands import admin_client as subject
+from broker.app.commands.admin_cli import QUEUE_COLUMNS
 from broker.app.commands.admin_client import AdminApi
 from tests.harness.api import Api, running
 
@@ -92,6 +93,36 @@ def test_pages_are_asked_for_until_there_are_enough(broker, capsys):
     assert "o is missing: away" in capsys.readouterr().err
     api = broker(page("a"))
     assert [row["name"] for row in api.rows("/queues", 500)] == ["a"], "a page without a next one is the last"
+
+
+TOTALS = {
+    "id": "b", "version": "1", "clients": {"connections": 0},
+    "messaging": {"queues": 0, "messages": 0, "since_start": {"accepted": 0, "delivered": 0, "acked": 0}},
+}  # fmt: skip
+AWAY = [{"owner": "edge-1", "why": "away"}]
+ROW = {"id": "0-1", "raw": "AA==", "flags": 0, "priority": 4, "durable": True, "expires": 0, "timestamp": 1}
+PART = {"waiting": 2, "why": [], **dict.fromkeys(QUEUE_COLUMNS, 0), "durable": True, "selector": None, "slot": 3}
+
+
+@pytest.mark.parametrize(
+    ("line", "given", "code", "said"),
+    [
+        ("disconnect --user bob --yes", [{"total": 2}, {"done": 2, "more": False, "missing": AWAY}], 1, "2"),
+        ("disconnect --user bob --yes", [{"total": 2}, {"done": 2, "more": False, "missing": []}], 0, "2"),
+        ("export q -", [{"parts": [PART], "missing": []}, {"items": [ROW], "next": None, "missing": AWAY}], 1, "0-1"),
+        ("queue show q", [{"parts": [PART], "missing": AWAY}], 0, "waiting"),
+        ("dlq", [{"queues": [], "complete": True, "missing": AWAY}], 0, "COUNT"),
+        ("dlq q", [{"groups": [], "complete": True, "missing": AWAY}], 0, "COUNT"),
+        ("messages q", [{"items": [], "next": None, "missing": AWAY}], 0, "ID"),
+        ("top --count 1", [TOTALS | {"missing": AWAY}, {"items": [], "next": None, "missing": []}], 0, "edge-1 is"),
+    ],
+)
+def test_what_an_answer_lacks_is_said_and_what_was_not_all_done_has_its_code(broker, line, given, code, said):
+    """Half of a user's connections went on, half of a queue was in the file, and the command had exit code 0."""
+    url = broker(*[(200, told) for told in given])._url.removesuffix("/api/v1")
+    result = CliRunner().invoke(main, [*line.split(), "--url", url])
+    assert (result.exit_code, said in result.stdout) == (code, True), (result.stdout, result.stderr)
+    assert ("edge-1 is missing: away" in result.output) is any(told.get("missing") for told in given)
 
 
 @pytest.mark.parametrize(("path", "most"), [("/queues", subject.PAGE), ("/queues/q/messages", 200)])

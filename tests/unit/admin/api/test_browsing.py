@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.admin.api.access import Who
+from broker.admin.api.ports import Missing
 from broker.admin.api.reading import ADDRESSES, Reading
 from broker.client import connect
 from tests.harness.api import Api, running
@@ -50,6 +51,20 @@ async def test_messages_are_paged_filtered_and_previewed(api):
     assert one["body"] == "6" and one["complete"] and one["durable"]
     assert (await api.raw("GET", "/queues/orders/messages/0-99999999"))[0] == 404
     assert await depth(api, "orders") == 7, "nothing was taken"
+
+
+async def test_who_could_not_be_asked_is_named_on_every_page(api, monkeypatch):
+    """The rest of a split queue was told as if it were all of it."""
+    await send(api, "orders", 3)
+    find = Reading.find
+
+    async def found(self, who, name):
+        return (await find(self, who, name))[0], [Missing("owner-1", "away")]
+
+    monkeypatch.setattr(Reading, "find", found)
+    page = await api.get("/queues/orders/messages", limit=2)
+    rest = await api.get("/queues/orders/messages", limit=2, page=page["next"])
+    assert page["missing"] == rest["missing"] == [{"owner": "owner-1", "why": "away"}]
 
 
 PERMISSIONS = {

@@ -145,6 +145,44 @@ async def test_what_its_address_does_not_take_stays_a_dead_letter(tmp_path):
         assert await depth(api, "DLQ") == 2
 
 
+async def letters(api: Api, count: int, body: str, *headers: str) -> None:
+    """So many dead letters with these headers, in one go."""
+    await api.call("POST", "/addresses/DLQ/messages", 201, body=body, headers=[f"mark:{body}", *headers])
+    (*_, row) = (await api.get("/queues/DLQ/messages", raw="true", selector=f"mark = '{body}'"))["items"]
+    if count > 1:
+        await api.call("POST", "/addresses/DLQ/messages", 201, exported=[row] * (count - 1))
+
+
+async def test_what_stays_does_not_keep_those_behind_it(tmp_path):
+    """1,500 that say no origin, as many of a full address, then one of orders: the retry showed 1 and did 0."""
+    rules = {"full": {"max_size_messages": 1, "full_policy": "FAIL"}}
+    async with running(tmp_path, engine={"addresses": rules}) as api:
+        await send(api, "full", 1)
+        await letters(api, 1500, "nowhere")
+        await letters(api, 1500, "full", "_AMQ_ORIG_ADDRESS:full", "_AMQ_ORIG_QUEUE:full")
+        await letters(api, 1, "here", "_AMQ_ORIG_ADDRESS:orders")
+        assert (await api.call("POST", "/queues/DLQ/retry", dry_run=True))["preview"]["count"] == 1501
+        told = await api.call("POST", "/queues/DLQ/retry")
+        assert (told["done"], told["more"]) == (1, False) and await bodies(api, "orders") == ["here"]
+        assert len(told["left"]) == 2 and all(entry["count"] > carrying.FILLED for entry in told["left"])
+        told = await api.call("POST", "/queues/DLQ/retry", selector="mark = 'nowhere'")
+        assert (told["done"], told["more"]) == (0, False)
+        assert await depth(api, "DLQ") == 3000
+
+
+async def test_what_came_later_does_not_keep_those_before_it(api):
+    """Of a higher priority, so that it stands in front."""
+    await letters(api, 2, "old", "_AMQ_ORIG_ADDRESS:orders")
+    (part,) = (await api.get("/queues/DLQ"))["parts"]
+    await api.call("POST", "/addresses/DLQ/messages", 201, body="new", priority=9, headers=["new:1"])
+    (row,) = (await api.get("/queues/DLQ/messages", raw="true", selector="new IS NOT NULL"))["items"]
+    await api.call("POST", "/addresses/DLQ/messages", 201, exported=[row] * 1500)
+    source = carrying.MoveSource(part["slot"], "DLQ", "DLQ", part["last_message"])
+    report, to = carrying.MoveReport(), carrying.MoveTarget("orders", None)
+    await carrying.carry(api.broker.admin._api.desk, source, carrying.MoveOrder(lambda _: to), None, 100, report)
+    assert (report.done, report.more) == (2, False) and await bodies(api, "orders") == ["old", "old"]
+
+
 async def test_what_a_client_wrote_of_its_origin_leads_no_letter_into_another_host(tmp_path):
     """A client of a virtual host may send to its DLQ; who retried that sent it to the address of the default host."""
     async with running(tmp_path) as api:
