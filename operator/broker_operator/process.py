@@ -414,11 +414,15 @@ def _secrets_of(resource: Resource) -> set[str]:
         logins = [etcd, etcd.get("owners") or {}, etcd.get("edges") or {}]
         found = {login.get(name, "") for login in logins for name in ("tlsSecretName", "userSecretName")}
         found |= {etcd.get("rootSecretName", ""), spec.get("bridgesSecretName", "")}
+        tls = spec.get("tls") or {}
+        found |= {tls.get("secretName") or names.components_secret(resource.id.name)}
+        found |= {tls.get(name, "") for name in ("ownersSecretName", "edgesSecretName")}
         return found | {(spec.get("scrapers") or {}).get("tokenSecretName", "")}
     if resource.id.kind == USER:
         return {(spec.get("passwordSecretRef") or {}).get("name", names.user_secret(resource.id.name))}
     if resource.id.kind == BACKUP:
         return {((spec.get("store") or {}).get("bucket") or {}).get("secretName", "")}
     if resource.id.kind == ACCEPTOR:
-        return {(listener.get("tls") or {}).get("secretName", "") for listener in spec.get("listeners", [])}
+        served = [*spec.get("listeners", []), {"tls": spec.get("adminTls")}]
+        return {(one.get("tls") or {}).get("secretName", "") for one in served}
     return set()

@@ -1,5 +1,6 @@
 """Runbooks, tried: the fault is caused, the alert's own series says so, what the page says to look at says why, and
-what it says to do ends it.
+what it says to do ends it. Those of a cluster: tests/cluster/test_runbooks.py, test_day_with_an_owner_down.py; of the
+operator: tests/operator/api/test_runbooks.py.
 
 Rule: commands are those of the page, as they stand there; what needs a name typed gets --yes.
 """
@@ -7,8 +8,12 @@ Rule: commands are those of the page, as they stand there; what needs a name typ
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shlex
+import shutil
+import ssl
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +21,7 @@ from click.testing import CliRunner
 
 from broker.app.cli import main
 from broker.client import ConnectionLost, ServerError, connect
+from tests.abuse.certificates import authority, issued
 from tests.harness.api import Api, login, running
 
 PAGES = Path(__file__).parents[2] / "docs" / "runbooks"
@@ -123,3 +129,71 @@ async def test_login_failures(api):
             async with connect(api.url.replace("//", "//ada:wrong@")):
                 pass
     assert await series(api, "stomp_login_failures_total") == 2
+
+
+DAY_S = 86400
+
+
+async def test_a_certificate_that_ends(tmp_path):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed: no certificates for this test")
+    ca = authority(tmp_path, "ca")
+    cert, key = issued(tmp_path, "ours", ca, days=3)
+    files = {"tls_port": 0, "tls_cert_file": str(cert), "tls_key_file": str(key), "tls_reload_s": 0.1}
+    async with running(tmp_path / "data", edge=files) as api:
+
+        async def left() -> float:
+            return await series(api, "stomp_tls_certificate_expiry_seconds") - time.time()
+
+        assert 2 * DAY_S < await left() < 7 * DAY_S
+        page = (PAGES / "StampedeCertificateEnds.md").read_text()
+        assert "stampede doctor --problems" in page.partition("## Look")[2].partition("## Do")[0]
+        told = await doctor(api, cert, key)
+        assert "ends in 3 days" in told and "renew it" in told
+        assert "it is read without a restart" in page.partition("## Do")[2]
+        renewed = issued(tmp_path, "renewed", ca, days=90)
+        os.replace(renewed[1], key)
+        os.replace(renewed[0], cert)
+        while await left() < 80 * DAY_S:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        assert "certificate" not in await doctor(api, cert, key)
+        trust = ssl.create_default_context(cafile=str(ca[0]))
+        port = api.broker.listeners.ports["tls"]
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust, server_hostname="localhost")
+        assert ssl.cert_time_to_seconds(writer.get_extra_info("peercert")["notAfter"]) > time.time() + 80 * DAY_S
+        writer.close()
+
+
+async def doctor(api: Api, cert: Path, key: Path) -> str:
+    """What it says of problems, with the settings of that edge."""
+    given = {"edge.tls_cert_file": cert, "edge.tls_key_file": key, "edge.tls_port": 61612,
+             "admin.port": api.broker.admin.port}  # fmt: skip
+    line = ["doctor", "--problems", "--data", api.broker.settings.data]
+    line += [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
+    return (await asyncio.to_thread(CliRunner().invoke, main, line)).stdout
+
+
+async def test_a_volume_that_fills(api):
+    """What is left of a volume is what the journal leaves of it; when the rule fires for that: tests/helm."""
+
+    async def used() -> float:
+        return await series(api, "stomp_journal_disk_bytes")
+
+    async with connect(api.url) as client:
+        await client.send("other", "x", ANYCAST, receipt=True)
+        found = [await used()]
+        for _ in range(3):
+            for n in range(100):
+                await client.send("orders", "x" * 20_000, ANYCAST, receipt=n == 99)
+            found.append(await used())
+    assert found == sorted(found) and found[-1] > found[0] + 5_000_000, found
+    told = await looked(api, "StampedeVolumeFilling")
+    assert re.search(r"^orders .* 300 ", told, re.MULTILINE), told
+    page = (PAGES / "StampedeVolumeFilling.md").read_text().partition("## Do")[2]
+    assert "(StampedeDiskNearlyFull.md)" in page
+    nearly = (PAGES / "StampedeDiskNearlyFull.md").read_text().partition("## Do")[2]
+    assert "have it consumed, moved or purged" in nearly
+    await stampede(api, "queue purge orders --yes")
+    async with asyncio.timeout(60):
+        while await used() > found[1]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)

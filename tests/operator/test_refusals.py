@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from broker_operator.kube.kube import KubeError
+from broker_operator.process import _secrets_of
 from broker_operator.spec.conditions import REFUSED_AGAIN_S
 from broker_operator.spec.model import Resource
 from broker_operator.spec.names import ACCEPTOR, ADDRESS, BROKER, USER
@@ -184,6 +185,26 @@ async def test_certificates_of_the_components_end_seen(bench, tmp_path, days, sa
     assert again and bench.workloads.expiries.keys() == {broker.id}
     bench.workloads.gone(broker.id)
     assert not bench.workloads.expiries
+
+
+@pytest.mark.parametrize("of", ["tls.ownersSecretName", "tls.edgesSecretName", "etcd.edges.tlsSecretName"])
+async def test_a_certificate_that_one_role_has_for_itself_ends_seen(bench, tmp_path, of):
+    """Only the shared one was looked at, which nobody has then; and whoever changed one was not heard."""
+    certificate, _ = self_signed(tmp_path, days=100)
+    data = {"tls.crt": b64encode(certificate.read_bytes()).decode(), "tls.key": "eA=="}
+    bench.server.secrets = {"long": {"data": data}}
+    (tmp_path / "soon").mkdir()
+    soon, _ = self_signed(tmp_path / "soon", days=20)
+    bench.server.secrets["soon"] = {"data": data | {"tls.crt": b64encode(soon.read_bytes()).decode()}}
+    part, *inner, name = of.split(".")
+    tls = {"ownersSecretName": "long", "edgesSecretName": "long"}
+    etcd: dict[str, Any] = {"endpoints": ["etcd.shop:2379"]}
+    {"tls": tls, "etcd": etcd}[part].update({inner[0]: {name: "soon"}} if inner else {name: "soon"})
+    broker = bench.put(BROKER, tls=tls, etcd=etcd)
+    await bench.workloads.broker(broker)
+    status, reason, why = bench.statuses.condition("CertificatesValid")
+    assert (status, reason) == ("False", "ExpiresSoon") and "soon" in why
+    assert {"long", "soon"} <= _secrets_of(broker)
 
 
 async def test_an_address_whose_diverts_lead_back_to_it_is_refused_with_the_way(bench):

@@ -36,6 +36,7 @@ from .rebalancing import Rebalancing
 log = logging.getLogger("stampede.operator")
 
 EXPIRES_SOON_S = 7 * 86400
+_SHARED_TLS = "spec.tls.secretName"
 PARTS_EXPIRE_SOON_S = 30 * 86400
 """Of the certificates between owners, edges and etcd: when they end, nobody in the cluster speaks with anybody."""
 LOOK_AGAIN_S = 6 * 3600
@@ -280,19 +281,29 @@ class Workloads:
 
     async def _parts_certificates(self, resource: Resource, spec: BrokerSpec) -> tuple[Condition, float | None]:
         """Of owners and edges among themselves, and towards etcd."""
-        named = [(spec.tls.secret_name or names.components_secret(resource.id.name), "spec.tls.secretName")]
-        etcd = spec.etcd.tls_secret_name
-        if etcd and etcd != named[0][0]:
-            secret = await self._kube.get("v1", "Secret", resource.id.namespace, etcd)
+        tls, etcd = spec.tls, spec.etcd
+        shared = tls.secret_name or names.components_secret(resource.id.name)
+        named = {
+            tls.owners_secret_name or shared: "spec.tls.ownersSecretName" if tls.owners_secret_name else _SHARED_TLS,
+            tls.edges_secret_name or shared: "spec.tls.edgesSecretName" if tls.edges_secret_name else _SHARED_TLS,
+        }
+        clients = {
+            "spec.etcd": etcd.tls_secret_name, "spec.etcd.owners": etcd.owners.tls_secret_name,
+            "spec.etcd.edges": etcd.edges.tls_secret_name,
+        }  # fmt: skip
+        for where, name in clients.items():
+            if not name or name in named:
+                continue
+            secret = await self._kube.get("v1", "Secret", resource.id.namespace, name)
             if "tls.crt" in ((secret or {}).get("data") or {}):  # else clients of etcd need none
-                named.append((etcd, "spec.etcd.tlsSecretName"))
-        return await self._certificates(resource, named, PARTS_EXPIRE_SOON_S)
+                named[name] = f"{where}.tlsSecretName"
+        return await self._certificates(resource, list(named.items()), PARTS_EXPIRE_SOON_S)
 
     async def _missing(self, resource: Resource, spec: BrokerSpec) -> str:
         """Why the pods cannot start: a Secret that they mount is not there; "" = all are."""
         etcd = spec.etcd
         named = {
-            "spec.tls.secretName": spec.tls.secret_name or names.components_secret(resource.id.name),
+            _SHARED_TLS: spec.tls.secret_name or names.components_secret(resource.id.name),
             "spec.tls.ownersSecretName": spec.tls.owners_secret_name,
             "spec.tls.edgesSecretName": spec.tls.edges_secret_name,
             "spec.etcd.tlsSecretName": etcd.tls_secret_name,
