@@ -64,6 +64,10 @@ def headers_for(
 def _limit(headers: dict[str, str], source: Kind, target: Kind, now: Callable[[], int]) -> None:
     """How long it may live, as the target says it. Milliseconds to live begin anew there: nobody says when it came."""
     until = natural(headers.get("expires", "")) or 0
+    if source.lives == STAMPEDE.lives and natural(headers.get("expiration", "").strip()) == 0:
+        # Over at once by dialect rabbitmq, so the bridge was waiting for it and had it in time; by the others of older
+        # releases it meant nothing. The target would drop it.
+        del headers["expiration"]
     said = next((name for name in source.lived if natural(headers.get(name, "")) is not None), target.lives)
     if said in headers and said != target.lives:
         left = natural(headers.pop(said)) or 0

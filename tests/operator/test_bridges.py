@@ -101,9 +101,10 @@ def test_edges_have_the_secret_and_start_without_it():
     assert "bridges" not in [one["name"] for one in pod({"bridges": [NEWS]})["volumes"]]
 
 
-async def test_what_the_secret_lacks_is_said_and_keeps_nobody_from_being_ready():
+async def test_what_the_secret_lacks_is_said_and_keeps_nobody_from_being_ready(cluster):
     bench = Bench()
     spec = {"bridges": [NEWS, ORDERS], "bridgesSecretName": "stomp-bridges"}
+    bench.world.clusters[STOMP] = cluster
 
     async def told() -> tuple[str, str, str]:
         await bench.workloads.broker(bench.put(BROKER, **spec))
@@ -121,6 +122,26 @@ async def test_what_the_secret_lacks_is_said_and_keeps_nobody_from_being_ready()
     spec.clear()
     await bench.workloads.broker(bench.put(BROKER))
     assert "BridgesConfigured" not in [one["type"] for one in bench.statuses.said["conditions"]]
+
+
+async def test_what_is_not_in_etcd_is_not_said_to_be_there(cluster):
+    """It said True while etcd was away, and where the bridges were refused."""
+    bench = Bench()
+
+    async def told(*of: dict[str, Any]) -> tuple[str, str, str]:
+        await bench.workloads.broker(bench.put(BROKER, bridges=list(of)))
+        found: tuple[str, str, str] = bench.statuses.condition("BridgesConfigured")
+        return found
+
+    assert (await told(NEWS))[:2] == ("Unknown", "EtcdUnreachable")  # no cluster yet
+    bench.world.clusters[STOMP] = cluster
+    assert (await told(NEWS))[:2] == ("True", "Configured")
+    status, reason, why = await told(NEWS, {**NEWS, "name": "more", "source": "/queue/*"})
+    assert (status, reason) == ("False", "NotWritten") and "more" in why
+    assert bench.statuses.condition("Accepted")[:2] == ("False", "Invalid")
+    cluster.why = "connection refused"
+    status, reason, why = await told({**NEWS, "maxHops": 3})
+    assert (status, reason) == ("Unknown", "EtcdUnreachable") and "EtcdReachable" in why
 
 
 async def test_a_broker_is_looked_at_when_its_bridges_or_their_secret_change():

@@ -23,6 +23,7 @@ from ..artemis.importing import Imported, Note
 from ..load import checked_entry
 from ..permissions import EVERYBODY, groups_of
 from .patterns import TooMuchError, Trial
+from .queue_types import lacks
 
 MAX_BYTES = 64 << 20
 Item = Mapping[str, Any]
@@ -50,24 +51,12 @@ _NEEDLESS = {
     "initial-cluster-size": "replicas are those of all queues", "stream-filter-size-bytes": "filters are exact",
     "stream-max-segment-size-bytes": "what is kept goes message by message",
 }  # fmt: skip
-_NOT_OF_STREAMS = (
-    "message-ttl", "expires", "max-length", "overflow", "dead-letter-exchange", "dead-letter-routing-key",
-    "single-active-consumer", "delivery-limit",
-)  # fmt: skip
-"""What no stream has at RabbitMQ: not as an argument, and a policy that says it is not about streams in that."""
-_OF_STREAMS = ("max-age",)
 _APPLIED_TO = {"all": "", "queues": "", "classic_queues": "classic", "quorum_queues": "quorum", "streams": "stream"}
 """`apply-to` of a policy → x-queue-type of what it is about; "": any."""
 _AGAIN = (
     "of a durable subscription over STOMP: its client's SUBSCRIBE makes it again. Have it come before the senders do: "
     "what they send before is not for it"
 )
-
-
-def _unsupported(kind: str) -> tuple[str, ...]:
-    """Keys of policies that such a queue has not: with one of them a policy is not about it at all, and the next one
-    counts (rabbit_queue_type:is_policy_applicable)."""
-    return _NOT_OF_STREAMS if kind == "stream" else _OF_STREAMS
 
 
 def _subscription(queue: str) -> bool:
@@ -108,6 +97,7 @@ class _Definitions:
 
     def __init__(self, tree: Item) -> None:
         self._tree = tree
+        self._version = str(tree.get("rabbit_version") or tree.get("rabbitmq_version") or "")
         self._found = Imported(values={"edge.dialect": "rabbitmq"})
         self._hosts: dict[str, str] = {"/": ""}
         """Virtual host of the file → what stands in front of its names here."""
@@ -271,7 +261,7 @@ class _Definitions:
                 continue
             names, only = free.get(host, {}), _APPLIED_TO[to]
             said = policy.get("definition") or {}
-            lacking = {kind: sorted(said.keys() & set(_unsupported(kind))) for kind in {*names.values()}}
+            lacking = {kind: sorted(said.keys() & lacks(kind, self._version)) for kind in {*names.values()}}
             for kind, keys in sorted(lacking.items()):
                 if keys and only in ("", kind):
                     self._note(
@@ -298,9 +288,9 @@ class _Definitions:
         if queue.get("auto_delete") or queue.get("durable") is False:
             self._note(f"queue {address!r}", "it goes with its consumers: clients make it when they come")
             return
-        stream = given.get("queue-type") == "stream"
-        values = self._values(address, self._said(address, given, policy, stream), host)
-        if stream:
+        kind = str(given.get("queue-type", "classic"))
+        values = self._values(address, self._said(address, given, policy, kind), host)
+        if kind == "stream":
             values["non_destructive"] = True
             if not values.keys() & {"expiry_delay_ms", "ring_size", "ring_bytes"}:
                 self._note(f"queue {address!r}", "a stream without a bound grows for ever: give it expiry_delay_ms")
@@ -323,14 +313,13 @@ class _Definitions:
         if values:
             self._found.entry("engine.addresses", address).update(values)
 
-    def _said(self, address: str, given: Item, policy: Item, stream: bool) -> Item:
+    def _said(self, address: str, given: Item, policy: Item, kind: str) -> Item:
         """Arguments and policy together, without what RabbitMQ does not do for such a queue either: done here, it would
         have messages go that stay there. Of a stream the policy goes before the argument."""
-        said = {**given, **policy} if stream else {**policy, **given}
-        for name in _NOT_OF_STREAMS if stream else _OF_STREAMS:
-            if name in said:
-                kind = "no stream has it" if stream else "only streams have it"
-                self._note(f"{name} of {address!r}", f"{kind} at RabbitMQ, so nothing was set: {said.pop(name)!r:.50}")
+        said = {**given, **policy} if kind == "stream" else {**policy, **given}
+        for name in sorted(said.keys() & lacks(kind, self._version)):
+            why = f"no {kind} queue has it at RabbitMQ, so nothing was set: {said.pop(name)!r:.50}"
+            self._note(f"{name} of {address!r}", why)
         return said
 
     def _values(self, address: str, given: Item, host: str) -> dict[str, Any]:

@@ -96,7 +96,7 @@ class _Shape:
 class PermissionIndex:
     """The entries of one virtual host."""
 
-    __slots__ = ("_delimiter", "_exact", "_first", "_odd", "_queues", "_shapes", "_sorted")
+    __slots__ = ("_delimiter", "_exact", "_first", "_odd", "_queues", "_shapes", "_sorted", "_twins")
 
     def __init__(self, delimiter: str) -> None:
         self._delimiter = delimiter
@@ -109,41 +109,37 @@ class PermissionIndex:
         self._first: dict[str, list[PermissionEntry]] = {}
         """All but those of queues, by their first word."""
         self._sorted: list[PermissionEntry] | None = None
+        self._twins: dict[str, list[PermissionEntry]] = {}
+        """Entries of one name, where there are several: a table can spell a queue of a host in two ways, and what rests
+        at `$scheduled.$host/shop.orders` also as `$host/shop$scheduled.orders`. One of them counts, whichever came
+        first."""
 
     def __len__(self) -> int:
         return len(self._queues) + sum(map(len, self._first.values()))
 
     def put(self, entry: PermissionEntry) -> None:
-        """A new one; there is none of its name."""
-        name = entry.name
-        if FQQN in name:
-            self._queues[name] = entry
-            return
-        self._sorted = None
-        words = name.split(self._delimiter)
-        first = self._first.get(words[0])
-        if first is None:
-            self._first[words[0]] = [entry]
-        else:
-            first.append(entry)
-        place, key = self._place(words, name)
+        """A new one; there is none of its match."""
+        words, place, key = self._whereabouts(entry.name)
+        had = place.get(key)
+        if had is not None:
+            twins = self._twins.setdefault(entry.name, [had])
+            twins.append(entry)
+            entry = max(twins, key=_spelling)
         place[key] = entry
+        self._list(words, had, entry)
 
     def drop(self, name: str, match: str) -> None:
-        """It is gone. match: as its table had it; a queue can be named in two ways."""
-        if FQQN in name:
-            if (queue := self._queues.get(name)) is not None and queue.match == match:
-                del self._queues[name]
-            return
-        self._sorted = None
-        words = name.split(self._delimiter)
-        place, key = self._place(words, name)
-        entry = place.pop(key)
-        first = self._first[words[0]]
-        first.remove(entry)
-        if not first:
-            del self._first[words[0]]
-        if not place:
+        """It is gone. match: as its table had it."""
+        words, place, key = self._whereabouts(name)
+        had, other = place.pop(key), None
+        twins = self._twins.get(name)
+        if twins is not None:
+            twins[:] = [twin for twin in twins if twin.match != match]
+            other = place[key] = max(twins, key=_spelling)
+            if len(twins) == 1:
+                del self._twins[name]
+        self._list(words, had, other)
+        if not place and place is not self._queues:
             self._shapes = {shape: kept for shape, kept in self._shapes.items() if kept.entries}
 
     def of(self, address: str, name: str) -> PermissionEntry | None:
@@ -206,6 +202,26 @@ class PermissionIndex:
         """Those with this first word."""
         return self._first.get(first, ())
 
+    def _whereabouts(self, name: str) -> tuple[list[str] | None, dict[Any, PermissionEntry], Any]:
+        """Its words, and where it is found, as what; no words: it is of one queue."""
+        if FQQN in name:
+            return None, self._queues, name
+        words = name.split(self._delimiter)
+        return words, *self._place(words, name)
+
+    def _list(self, words: list[str] | None, old: PermissionEntry | None, new: PermissionEntry | None) -> None:
+        """By their first word: this one in place of that one."""
+        if words is None or old is new:
+            return
+        self._sorted = None
+        listed = self._first.setdefault(words[0], [])
+        if old is not None:
+            listed.remove(old)
+        if new is not None:
+            listed.append(new)
+        elif not listed:
+            del self._first[words[0]]
+
     def _order(self, entry: PermissionEntry) -> tuple[Any, ...]:
         """Sorts from general to specific."""
         return not is_pattern(entry.name, self._delimiter), specificity(entry.name, self._delimiter)
@@ -225,3 +241,7 @@ class PermissionIndex:
             stars = tuple([n for n, word in enumerate(front) if word == "*"])
             found = self._shapes[shape] = _Shape(at, stars, rest)
         return found.entries, tuple([front[n] for n in at])
+
+
+def _spelling(entry: PermissionEntry) -> str:
+    return entry.match

@@ -5,7 +5,7 @@ Rule: pure. A passcode never leaves its Secret: the settings name the file that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from . import names
@@ -17,6 +17,7 @@ FILES: Final[Mapping[str, str]] = {
     "passcodeKey": "passcode_file", "caKey": "ca_file", "certKey": "cert_file", "keyKey": "key_file",
 }  # fmt: skip
 """Field that names a key of the Secret → the setting, which names a file."""
+CONFIGURED: Final = "BridgesConfigured"
 
 
 def settings(bridge: Table) -> Table:
@@ -26,9 +27,12 @@ def settings(bridge: Table) -> Table:
     return found | files
 
 
-def condition(spec: BrokerSpec, secret: Table | None) -> Condition:
-    """Whether edges can read what the bridges name. secret: of bridgesSecretName, None: there is none. One that lacks
-    something keeps only its bridge from running, so it says nothing of Ready."""
+def condition(spec: BrokerSpec, secret: Table | None, lacking: Collection[str] | None) -> Condition:
+    """Whether edges have the bridges and can read what they name. One that lacks something keeps only its bridge from
+    running, so it says nothing of Ready.
+
+    secret    of bridgesSecretName, None: there is none.
+    lacking   those that are not in etcd as the spec says; None: nobody knows."""
     data = (secret or {}).get("data") or {}
     for bridge in spec.bridges:
         for field in FILES:
@@ -37,7 +41,12 @@ def condition(spec: BrokerSpec, secret: Table | None) -> Condition:
             why = f"spec.bridges {bridge['name']} names {key} in {field}"
             if secret is None:
                 why = f"there is no Secret {spec.bridges_secret_name} (spec.bridgesSecretName), and {why}; create it"
-                return Condition("BridgesConfigured", False, "SecretMissing", why)
+                return Condition(CONFIGURED, False, "SecretMissing", why)
             why = f"Secret {spec.bridges_secret_name} has no key {key}, and {why}; put it there"
-            return Condition("BridgesConfigured", False, "KeyMissing", why)
-    return Condition("BridgesConfigured", True, "Configured", f"{len(spec.bridges)} in etcd, where edges follow them")
+            return Condition(CONFIGURED, False, "KeyMissing", why)
+    if lacking is None:
+        return Condition(CONFIGURED, None, "EtcdUnreachable", "what edges have is not known; EtcdReachable says why")
+    if lacking:
+        why = f"not in etcd as the spec has them, see Accepted: {', '.join(sorted(lacking)[:5])}"
+        return Condition(CONFIGURED, False, "NotWritten", why)
+    return Condition(CONFIGURED, True, "Configured", f"{len(spec.bridges)} in etcd, where edges follow them")

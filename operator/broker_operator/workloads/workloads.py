@@ -272,12 +272,17 @@ class Workloads:
             reason = "Waiting" if held else "Restored"
             more = (*more, Condition("Restored", not held, reason, held or f"by StompRestore {spec.restore_from.name}"))
         if spec.bridges:
-            secret, namespace = spec.bridges_secret_name, resource.id.namespace
-            there_is = await self._kube.get("v1", "Secret", namespace, secret) if secret else None
-            more = (*more, bridges.condition(spec, there_is))
+            more = (*more, await self._bridges(resource, spec, cluster))
         found = (accepted, reachable, all_up, replicated, scaling, *more, certificates, ready(*needed))
         await self._statuses.write(resource, new_status(resource, found, fields, self._now()))
         return None if all_up.status or held or not live else waiting.LOOK_AGAIN_S
+
+    async def _bridges(self, resource: Resource, spec: BrokerSpec, cluster: Cluster | None) -> Condition:
+        name, lacking = spec.bridges_secret_name, None
+        secret = await self._kube.get("v1", "Secret", resource.id.namespace, name) if name else None
+        if cluster is not None and cluster.known:
+            lacking = entries.bridges_lacking(resource, cluster.keys, cluster.config)
+        return bridges.condition(spec, secret, lacking)
 
     async def _parts_certificates(self, resource: Resource, spec: BrokerSpec) -> tuple[Condition, float | None]:
         """Of owners and edges among themselves, and towards etcd."""

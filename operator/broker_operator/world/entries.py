@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from broker.cluster.keys import Keys
 from broker.config.load import checked_entry
+from broker.core.errors import ConfigError
 from broker.metadata.port import Delete, KeyValue, Put
 
 from ..spec import bridges
@@ -73,6 +74,16 @@ def of_bridges(resource: Resource, keys: Keys) -> dict[str, bytes]:
         name, table = bridge["name"], bridges.settings(bridge)
         found[keys.bridge(name)] = encoded(checked_entry("bridges", name, table, f"StompBroker {resource.id.name}"))
     return found
+
+
+def bridges_lacking(resource: Resource, keys: Keys, config: Mapping[str, KeyValue]) -> list[str]:
+    """Those of a StompBroker that are not there as it says: all, where one of them would be refused."""
+    named = [bridge["name"] for bridge in resource.spec(BrokerSpec).bridges]
+    try:
+        wanted = of_bridges(resource, keys)
+    except ConfigError:
+        return named
+    return [name for name in named if not same(config.get(keys.bridge(name)), wanted[keys.bridge(name)])]
 
 
 def would_close(wanted: Wanted, keys: Keys, config: Mapping[str, KeyValue]) -> str:

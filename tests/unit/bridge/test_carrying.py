@@ -35,6 +35,10 @@ def test_what_was_the_deliverys_own_stays_behind():
         (RABBITMQ, OTHER, {"expiration": "60000"}, {"expires": "1060000"}),
         (RABBITMQ, RABBITMQ, {"expiration": "60000"}, {"expiration": "60000"}),
         (STAMPEDE, STAMPEDE, {"expiration": "60000"}, {"ttl": "60000"}),  # by dialect rabbitmq; ours would refuse it
+        (STAMPEDE, STAMPEDE, {"expiration": "0"}, {}),  # it was delivered, so it is not over
+        (STAMPEDE, RABBITMQ, {"expiration": "0"}, {}),
+        (STAMPEDE, ARTEMIS, {"expiration": "0"}, {}),
+        (STAMPEDE, ARTEMIS, {"expiration": "0", "expires": "1000007"}, {"expires": "1000007"}),
         (STAMPEDE, STAMPEDE, {"ttl": "5", "expires": "1000007"}, {"ttl": "5", "expires": "1000007"}),
         (STAMPEDE, RABBITMQ, {"ttl": "60000"}, {"expiration": "60000"}),
         (STAMPEDE, RABBITMQ, {"expiration": "60000"}, {"expiration": "60000"}),

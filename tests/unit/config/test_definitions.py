@@ -99,6 +99,35 @@ def test_a_policy_is_about_queues_of_its_kind():
     assert [found[kind]["ring_bytes"] for kind in kinds] == [3, 2, 1]
 
 
+@pytest.mark.parametrize(
+    ("kind", "version", "with_it", "applies"),
+    [
+        ("quorum", "3.10.8", "ha-mode", False),  # mirrors of all classic queues, and a message-ttl that counts there
+        ("quorum", "3.10.8", "queue-mode", False), ("quorum", "4.0.2", "max-priority", False),
+        ("classic", "3.10.8", "ha-mode", True), ("classic", "3.10.8", "delivery-limit", False),
+        ("classic", "3.10.8", "dead-letter-strategy", False), ("classic", "4.0.2", "target-group-size", False),
+        ("classic", "3.10.8", "queue-leader-locator", False), ("classic", "4.0.2", "queue-leader-locator", True),
+        ("quorum", "4.0.2", "queue-leader-locator", True), ("quorum", "3.10.8", "delivery-limit", True),
+        ("stream", "3.10.8", "max-in-memory-length", False), ("stream", "3.10.8", "ha-mode", False),
+    ],
+)  # fmt: skip
+def test_a_policy_that_says_what_the_queue_has_not_is_not_about_it(
+    kind: str, version: str, with_it: str, applies: bool
+):
+    """As rabbit_queue_type:is_policy_applicable has it: set here, messages would go that stay there."""
+    queue = {"name": "orders", "vhost": "/", "durable": True, "arguments": {"x-queue-type": kind}}
+    bound = "max-length-bytes"  # all three have it
+    policies = [
+        {"name": "a", "vhost": "/", "pattern": "^or", "priority": 1, "definition": {with_it: 5, bound: 100}},
+        {"name": "b", "vhost": "/", "pattern": "^or", "priority": 0, "definition": {bound: 9000}},
+    ]
+    found = read(json.dumps({"rabbit_version": version, "queues": [queue], "policies": policies}).encode())
+    assert found.tables["engine.addresses"]["orders"]["ring_bytes"] == (100 if applies else 9000)
+    told = [note.why for note in found.notes if "'a'" in note.what]
+    left_out = f"not of {kind} queues: as at RabbitMQ it is left out whole there, for {with_it}"
+    assert told[:1] == ([] if applies else [left_out])
+
+
 @pytest.mark.parametrize("unbounded", [{"x-message-ttl": 60_000}, {"x-max-length": 5}])
 def test_what_no_stream_has_is_no_bound_of_one(unbounded: dict[str, int]):
     found = one_queue("log", **{"x-queue-type": "stream", **unbounded})
@@ -109,7 +138,7 @@ def test_what_no_stream_has_is_no_bound_of_one(unbounded: dict[str, int]):
 def test_an_age_of_a_queue_that_is_no_stream_is_told_and_not_set():
     found = one_queue("orders", **{"x-max-age": "7D", "x-message-ttl": 5000})
     assert found.tables["engine.addresses"]["orders"] == {"expiry_delay_ms": 5000}
-    assert any(note.what == "max-age of 'orders'" and "only streams" in note.why for note in found.notes)
+    assert any(note.what == "max-age of 'orders'" and "no classic queue" in note.why for note in found.notes)
 
 
 def test_what_the_plug_in_made_for_a_durable_subscription_is_made_again_by_its_client():

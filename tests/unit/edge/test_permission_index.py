@@ -133,6 +133,34 @@ def test_entries_of_a_host_and_the_last_of_all_that_go_open_nothing() -> None:
     assert Permissions({}).open and not Permissions({}, closed=True).open
 
 
+TWINS = [
+    ("$scheduled.$host/shop.orders", "$host/shop$scheduled.orders", "$scheduled.$host/shop.orders", None),
+    ("$scheduled.$host/shop.*", "$host/shop$scheduled.*", "$scheduled.$host/shop.orders", None),
+    ("$host/shop.a::q", "$host/shop.a::$host/shop.q", "$host/shop.a", "$host/shop.q"),
+]
+
+
+@pytest.mark.parametrize(("counts", "twin", "address", "queue"), TWINS)
+def test_of_two_spellings_of_a_name_one_counts_and_each_may_go(
+    counts: str, twin: str, address: str, queue: str | None
+) -> None:
+    """The second one to go ended in a KeyError, and with it every later change of the table; of a queue, the other
+    was forgotten with it, so that its address' entry counted."""
+    first, second = {counts: {"manage": "g"}}, {twin: {"manage": "h"}}
+
+    def theirs() -> list[str]:
+        rights = [(name, permissions.rights((name,))) for name in "gh"]
+        return [name for name, found in rights if found is not None and "manage" in found.at(address, queue)]
+
+    for both in ({**first, **second}, {**second, **first}):
+        permissions = Permissions(both)
+        assert theirs() == ["g"]
+        for left, whose in ((first, ["g"]), (both, ["g"]), (second, ["h"]), (both, ["g"]), ({}, [])):
+            permissions.replace(left)
+            assert theirs() == whose
+        assert list(permissions._hosts) == [""] and not permissions._said
+
+
 def test_what_a_set_of_groups_may_is_remembered_within_bounds() -> None:
     said = Said({"send": "g,h", "consume": "h"})
     for number in range(2 * MOST_SETS):
