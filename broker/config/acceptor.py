@@ -137,6 +137,18 @@ class AcceptorSettings:
         "yes/no",
         "CONNECTED of STOMP 1.0 has version, heart-beat and server; dialects rabbitmq and activemq: always",
     )
+    trailing_lf: bool = setting(
+        False,
+        "yes/no",
+        "an empty line behind each frame to the client, over TCP and TLS, for those that read up to NUL and LF "
+        "(RabbitMQ's trailing_lf; ActiveMQ Classic)",
+    )
+    ws_http_auth: bool = setting(
+        False,
+        "yes/no",
+        "over WebSocket the login is that of the HTTP request (Authorization: Basic or Bearer), whatever CONNECT says; "
+        "without one it is default_user (RabbitMQ's use_http_auth)",
+    )
     ws_max_message_bytes: int = setting(
         0,
         "bytes",

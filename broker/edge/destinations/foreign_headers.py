@@ -33,7 +33,11 @@ the client's own. All of them are in wire.layouts.SIGNIFICANT."""
 # Why not their effect: a number by that name of an Artemis or Classic client's own, a month for instance, would have
 # its messages expire in a second. Refused, nobody loses a message, and nobody waits for one to go.
 
+MISSPELT: Final = "activemq.subcriptionName"
+"""As ActiveMQ had it until 5.5 and its manual for longer: who sends it alone believes to be durable."""
+SPELT: Final = "activemq.subscriptionName"
 IN_SUBSCRIBE: Final[Mapping[str, str]] = {
+    MISSPELT: f"it is spelt {SPELT}",
     "x-queue-name": "name the queue in the destination: /topic/address::queue",
     "exclusive": "set `exclusive` in the settings of the address",
     "activemq.exclusive": "set `exclusive` in the settings of the address",
@@ -98,6 +102,8 @@ def check_subscribe(headers: Mapping[str, str], routing: Routing, durable: bool)
 
     routing, durable   of what it names: a topic with a durable name, for instance."""
     for name in headers.keys() & IN_SUBSCRIBE.keys():
+        if name == MISSPELT and SPELT in headers:
+            continue  # clients that do not know which one counts send both
         if headers[name].strip().lower() not in _NOTHING:
             raise _refusal(name, headers[name], IN_SUBSCRIBE[name])
     _check_arguments(headers)

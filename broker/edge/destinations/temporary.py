@@ -34,6 +34,8 @@ BYTES: Final = 16
 """Of chance in an address."""
 DRAWS: Final = 16
 """Of three zones, one address in 600 lies in another one than its edge then."""
+TEMPORARY_ID: Final = "id of a temporary destination"
+"""RefusedError.about, where a frame may not have it."""
 _LINE = b"reply-to:"
 
 

@@ -26,13 +26,14 @@ from ..quotas.quotas import Resource, Usage
 from ..session import audit_trail, heartbeat
 from ..session.session import Session
 from ..transport.tcp import peer_host
-from .proving import prove
+from .proving import of_upgrade, prove
 
 SERVER = f"stampede/{__version__}"
 
 
 def connect(session: Session, frame: Frame) -> None:
     """Decides at once when it can, else parks the connection until the login thread has decided."""
+    frame = of_upgrade(session.channel, frame)
     headers = frame.headers
     version = negotiate(headers.get("accept-version"))
     if version is None:

@@ -23,15 +23,33 @@ from functools import partial
 from broker.config.logins.login_ways import JUDGES
 from broker.core.errors import Code, RefusedError
 from broker.core.virtual_host import HOST
+from broker.wire.events import Frame
 
 from ..access.auth import Principal, refusal
 from ..access.token_logins import TokenLogins
 from ..session.session import Session
+from ..transport.channel import Channel
+from ..transport.upgrade import basic
 
 log = logging.getLogger("stampede.edge")
 
+SAYS_WHO = ("login", "passcode", "authorization")
+"""Headers of CONNECT."""
 Answer = Principal | Callable[[], Awaitable[Principal]]
 """Who it is, or what says so later (it may raise RefusedError(LOGIN_FAILED))."""
+
+
+def of_upgrade(channel: Channel, frame: Frame) -> Frame:
+    """The CONNECT as it counts: over WebSocket a port may take the login of the HTTP request (ws_http_auth)."""
+    said = channel.take_authorization()
+    if said is None:
+        return frame
+    headers = {name: value for name, value in frame.headers.items() if name not in SAYS_WHO}
+    if (pair := basic(said)) is not None:
+        headers["login"], headers["passcode"] = pair
+    elif said:
+        headers["authorization"] = said
+    return Frame(frame.command, headers, frame.body, frame.receipt)
 
 
 def prove(session: Session, headers: Mapping[str, str]) -> Answer:

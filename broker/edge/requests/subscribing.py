@@ -31,7 +31,7 @@ from ..destinations.asking import ask
 from ..destinations.dialect import NOWHERE, Destination, check_wildcard, durable_name, not_named, whole_number, yes
 from ..destinations.directory import Done, conflict
 from ..destinations.shown_destination import Shown
-from ..destinations.temporary import BYTES, OWN, THEIRS
+from ..destinations.temporary import BYTES, OWN, TEMPORARY_ID, THEIRS
 from ..quotas.quotas import Resource
 from ..session.receipts import Then
 from ..session.session import Session
@@ -155,6 +155,7 @@ class SubscribeRequest:
                 Code.BAD_DESTINATION, f"'{destination[:100]}' is read by whom it was made for; others can send to it"
             )
         if not destination.startswith(OWN):
+            check_key(session, self.key)
             return dialect.subscribed(headers)
         if not (dialect.names_temporaries or self.key == destination):
             raise not_named(destination, "SUBSCRIBE")
@@ -472,6 +473,13 @@ def owned_name(session: Session, durable: str, verb: str) -> str:
     return name
 
 
+def check_key(session: Session, key: str) -> None:
+    """Raises RefusedError(BAD_HEADER) for that of a reply-to, where only a reply-to makes such a subscription: it ends
+    with its connection."""
+    if key.startswith(OWN) and not session.entrance.dialect.names_temporaries:
+        raise RefusedError(Code.BAD_HEADER, f"id:{key[:100]} is that of a reply-to, it is not for others", TEMPORARY_ID)
+
+
 def unsubscribe(session: Session, frame: Frame) -> None:
     """UNSUBSCRIBE by id, or (1.0) by destination. With a durable name it deletes its queue, also one that
     nobody consumes here: its destination, or the name alone, says where it is."""
@@ -479,6 +487,7 @@ def unsubscribe(session: Session, frame: Frame) -> None:
     session.entrance.dialect.options(headers)
     durable = durable_name(headers)
     key = headers.get("id", headers.get("destination", ""))
+    check_key(session, key)
     sub = session.subscriptions.get(key)
     if sub is None and durable is None and "id" not in headers:
         key, sub = _by_destination(session, key)

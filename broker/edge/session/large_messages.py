@@ -21,10 +21,10 @@ from broker.core.reasons import Reason
 from broker.link.owner_port import Away, BodyReader, Rotten
 
 from ..subscriptions.subscription import SlotSubscription
+from ..subscriptions.utf8_check import TextCheck
 from ..transport import framelog
 from ..transport.channel import Channel
 from ..transport.timers import Handle
-from ..transport.utf8_check import TextCheck
 from .compressing import Inflating, length_of
 from .parts import EdgeServices
 

@@ -36,7 +36,7 @@ class Channel(Protocol):
     peer             "1.2.3.4:5678" or "[::1]:5678".
     transport_name   name of the acceptor it came in by: "tcp", "tls", "ws" or "wss" for the ports of [edge]
                      (metric label).
-    framed           STOMP frames must be handed over whole (WebSocket): `write_frames`, not `write`.
+    framed           STOMP frames must be handed over whole (WebSocket, trailing_lf): `write_frames`, not `write`.
     texts            a large frame that is valid UTF-8 is to be announced as text (`write_part`).
     tls_subject      subject of the verified client certificate ("CN=sensor,O=Acme"), or None.
     user             who it is, because it came in by a way that only the broker itself has; "": CONNECT must say.
@@ -70,6 +70,10 @@ class Channel(Protocol):
     def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
         """A piece of one large STOMP frame. Nothing else may be written between `first` and `last`, but a
         lone LF, which is left out. text: with `first`, all of the frame is valid UTF-8."""
+        ...
+
+    def take_authorization(self) -> str | None:
+        """What its HTTP request said of who it is, in place of CONNECT ("": nothing), once; None: CONNECT says it."""
         ...
 
     def buffered(self) -> int:
@@ -121,6 +125,9 @@ class _Gone:
 
     def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
         pass
+
+    def take_authorization(self) -> str | None:
+        return None
 
     def buffered(self) -> int:
         return 0

@@ -100,6 +100,10 @@ class InsideChannel:
     def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
         self.write(data)
 
+    def take_authorization(self) -> str | None:
+        """See channel.Channel."""
+        return None
+
     def buffered(self) -> int:
         return self._unread
 

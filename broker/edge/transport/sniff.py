@@ -24,9 +24,9 @@ GET = ord("G")
 
 
 class EitherStream(WebSocketStream):
-    """Becomes one of both with the first byte; `framed` says which."""
+    """Becomes one of both with the first byte; `_web` says which."""
 
-    __slots__ = ("framed",)
+    __slots__ = ("_web",)
 
     def __init__(
         self,
@@ -38,7 +38,8 @@ class EitherStream(WebSocketStream):
     ) -> None:
         StreamChannel.__init__(self, edge, loop, transport_name, acceptor)
         self._settings = settings
-        self.framed = False
+        self._web = False
+        self._authorization = None
 
     def _begin(self, session: SessionLike) -> Callable[[bytes], None]:
         return self._first
@@ -47,7 +48,7 @@ class EitherStream(WebSocketStream):
         session = self._session
         assert session is not None  # it came before the first byte, and ends with the last
         if data[0] == GET:
-            self.framed = True
+            self._web = self.framed = True
             self._prepare()
             self._receive = self._greet
         else:
@@ -55,38 +56,38 @@ class EitherStream(WebSocketStream):
         self._receive(data)
 
     def eof_received(self) -> bool:
-        return WebSocketStream.eof_received(self) if self.framed else StreamChannel.eof_received(self)
+        return WebSocketStream.eof_received(self) if self._web else StreamChannel.eof_received(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.framed:
+        if self._web:
             WebSocketStream.connection_lost(self, exc)
         else:
             StreamChannel.connection_lost(self, exc)
 
     def write(self, data: bytes) -> None:
-        if self.framed:
+        if self._web:
             WebSocketStream.write(self, data)
         else:
             StreamChannel.write(self, data)
 
     def write_frames(self, frames: list[bytes]) -> None:
-        if self.framed:
+        if self._web:
             WebSocketStream.write_frames(self, frames)
         else:
             StreamChannel.write_frames(self, frames)
 
     @property
     def texts(self) -> bool:
-        return self.framed and not self._binary
+        return self._web and not self._binary
 
     def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
-        if self.framed:
+        if self._web:
             WebSocketStream.write_part(self, data, first, last, text)
         else:
             StreamChannel.write_part(self, data, first, last)
 
     def _end(self, reason: Reason) -> None:
-        if self.framed:
+        if self._web:
             WebSocketStream._end(self, reason)
         else:
             StreamChannel._end(self, reason)

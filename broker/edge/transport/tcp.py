@@ -30,6 +30,9 @@ LINGER_S = 2.0
 LINGER_ROUNDS = 5
 """… and how many such spans it may have while the peer keeps reading: 10 s are the end in any case."""
 
+LF = b"\n"
+"""A heart-beat, or what trailing_lf puts behind a frame."""
+
 _read_buffer = memoryview(bytearray(READ_BUFFER))
 
 
@@ -59,11 +62,10 @@ class StreamChannel(asyncio.BaseProtocol):
 
     __slots__ = (
         "__weakref__", "_acceptor", "_edge", "_linger", "_loop", "_peer_done", "_reading", "_receive", "_rest",
-        "_rounds", "_session", "_shared", "_transport", "certificate", "closing", "id", "peer", "portion", "reason",
-        "tls_name", "tls_subject", "transport_name",
+        "_rounds", "_session", "_shared", "_transport", "certificate", "closing", "framed", "id", "peer", "portion",
+        "reason", "tls_name", "tls_subject", "transport_name",
     )  # fmt: skip
 
-    framed = False
     user = ""
 
     def __init__(
@@ -77,6 +79,7 @@ class StreamChannel(asyncio.BaseProtocol):
         self.tls_name = ""
         self.reason: Reason | None = None
         self.closing = False
+        self.framed = acceptor.trailing_lf
         self._acceptor = acceptor
         self._edge = edge
         self._loop = loop
@@ -149,8 +152,11 @@ class StreamChannel(asyncio.BaseProtocol):
             self._transport.write(data)
 
     def write_frames(self, frames: list[bytes]) -> None:
-        if not self.closing:
-            self._transport.write(b"".join(frames))
+        if self.closing:
+            return
+        if self._acceptor.trailing_lf:
+            frames = [frame if frame == LF else frame + LF for frame in frames]
+        self._transport.write(b"".join(frames))
 
     @property
     def texts(self) -> bool:
@@ -158,7 +164,11 @@ class StreamChannel(asyncio.BaseProtocol):
 
     def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
         if not self.closing:
-            self._transport.write(data)
+            self._transport.write(data + LF if last and self._acceptor.trailing_lf else data)
+
+    def take_authorization(self) -> str | None:
+        """See channel.Channel."""
+        return None
 
     def buffered(self) -> int:
         size: int = self._transport.get_write_buffer_size()

@@ -6,6 +6,7 @@ Knows no sockets and no STOMP.
 
 from __future__ import annotations
 
+import base64
 import http
 import ipaddress
 from collections.abc import Sequence
@@ -62,6 +63,30 @@ def refusal(request: Request, settings: EdgeSettings, local: tuple[str, int]) ->
             "Pages of this origin may not connect; add it to edge.ws_allowed_origins.\n",
         )
     return None
+
+
+def authorization(request: Request) -> tuple[str, HttpRefusal | None]:
+    """What the request says of who it is, "": nothing; and why it is not upgraded."""
+    said = request.headers.get_all("Authorization")
+    scheme = said[0].partition(" ")[0].lower() if said else ""
+    if len(said) > 1 or (said and scheme != "bearer" and basic(said[0]) is None):
+        return "", HttpRefusal(
+            http.HTTPStatus.UNAUTHORIZED,
+            "Authorization must be one header, Basic with login:passcode or Bearer with a token (ws_http_auth).\n",
+        )
+    return (said[0] if said else ""), None
+
+
+def basic(said: str) -> tuple[str, str] | None:
+    """Login and passcode of `Basic …`; None: it is not that."""
+    scheme, _, secret = said.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        login, colon, passcode = base64.b64decode(secret.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        return None
+    return (login, passcode) if colon else None
 
 
 def origin_allowed(origin: str, host: str, allowed: str, local: tuple[str, int]) -> bool:

@@ -32,7 +32,7 @@ from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike
 from .tcp import BufferedReads, PlainReads, StreamChannel, discard
-from .upgrade import HttpRefusal, choose_subprotocol, refusal
+from .upgrade import HttpRefusal, authorization, choose_subprotocol, refusal
 from .ws_frames import Frames, TooLarge
 
 log = logging.getLogger("stampede.edge")
@@ -93,9 +93,10 @@ class WebSocketStream(StreamChannel):
     """The WebSocket side of a channel. The handshake is part of its life: until it is done nothing can be
     written to the session's peer, and closing means an HTTP answer."""
 
-    __slots__ = ("_binary", "_ending", "_frames", "_in_part", "_mirrors", "_protocol", "_requested", "_settings")
-
-    framed = True
+    __slots__ = (
+        "_authorization", "_binary", "_ending", "_frames", "_in_part", "_mirrors", "_protocol", "_requested",
+        "_settings",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -107,6 +108,8 @@ class WebSocketStream(StreamChannel):
     ) -> None:
         super().__init__(edge, loop, transport_name, acceptor)
         self._settings = settings
+        self.framed = True
+        self._authorization: str | None = None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -159,6 +162,8 @@ class WebSocketStream(StreamChannel):
         protocol = self._protocol
         sockname = self._transport.get_extra_info("sockname") or ("", 0)
         no = refusal(request, self._settings, (sockname[0], sockname[1]))
+        if no is None and self._acceptor.ws_http_auth:
+            self._authorization, no = authorization(request)
         if no is not None:
             self._refuse(no)
             return False
@@ -290,6 +295,10 @@ class WebSocketStream(StreamChannel):
         if not self.closing:
             self._tell_eof()
         return False
+
+    def take_authorization(self) -> str | None:
+        said, self._authorization = self._authorization, None
+        return said
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

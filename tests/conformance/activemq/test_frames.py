@@ -127,8 +127,8 @@ def test_an_expiration_that_is_no_number_is_the_clients_own(join, name):
     ("header", "value"),
     [
         ("activemq.exclusive", "true"), ("activemq.retroactive", "true"), ("activemq.maximumPendingMessageLimit", "10"),
-        ("activemq.networkSubscription", "true"), ("transformation", "jms-object-xml"),
-        ("activemq.dispatchAsync", "perhaps"),
+        ("activemq.subcriptionName", "news"), ("activemq.networkSubscription", "true"),
+        ("transformation", "jms-object-xml"), ("activemq.dispatchAsync", "perhaps"),
     ],
 )  # fmt: skip
 def test_a_subscribe_that_is_refused_by_name(join, name, header, value):

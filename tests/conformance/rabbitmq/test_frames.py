@@ -354,3 +354,11 @@ def test_a_reply_finds_who_asked(join, name):
     assert request["reply-to"].startswith("/reply-queue/")
     server.publish(request["reply-to"], b"!")
     assert client.expect("MESSAGE", {"subscription": "/temp-queue/foo", "redelivered": "false"}).body == b"!"
+    client.send("UNSUBSCRIBE", {"id": "/temp-queue/foo", "receipt": "u"})
+    error(client, "Invalid id", "/temp-queue/foo", receipt="u")
+
+
+def test_an_id_that_is_a_reply_queues_is_nobody_elses(join, name):
+    client = join()
+    client.send("SUBSCRIBE", {"destination": f"/queue/{name}", "id": "/temp-queue/foo", "receipt": "s"})
+    error(client, "Invalid id", "/temp-queue/foo", receipt="s")

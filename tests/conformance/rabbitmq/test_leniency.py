@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from base64 import b64encode
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from tests.harness import Broker, Client, scratch
 from tests.harness.broker import free_ports
@@ -15,7 +19,8 @@ from .checks import error
 pytestmark = pytest.mark.xdist_group("rabbitmq-leniency")
 LENIENT = {
     "virtual_hosts": "/, shop, localhost", "default_user": "guest", "implicit_connect": "true",
-    "subscribe_without_id": "true", "nack_v10": "true", "open_after_error": "true",
+    "subscribe_without_id": "true", "nack_v10": "true", "open_after_error": "true", "trailing_lf": "true",
+    "ws_http_auth": "true",
 }  # fmt: skip
 
 
@@ -176,3 +181,65 @@ def test_a_refused_frame_of_a_transaction_ends_it_with_the_connection(lenient, n
     client.publish(f"/queue/{name}", b"x", transaction="t")
     client.send("SEND", {"destination": "/nowhere/a", "transaction": "t", "receipt": "r"}, b"x")
     error(client, "Unknown destination", receipt="r")
+
+
+LARGE = 300 * 1024
+"""Bytes of a body that is streamed."""
+
+
+def test_each_frame_ends_with_a_line(ports, name):
+    """RabbitMQ's trailing_lf: for clients that read up to NUL and LF."""
+
+    def all_of(port: int) -> bytes:
+        told = b"".join(b"SEND\ndestination:/queue/%b\nreceipt:%d\n\nx\0" % (name.encode(), n) for n in range(5))
+        large = b"SEND\ndestination:/queue/%b\ncontent-length:%d\n\n%b\0" % (name.encode(), LARGE, b"y" * LARGE)
+        with socket.create_connection(("127.0.0.1", port), 20) as line:
+            line.sendall(b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:secret\n\n\0" + told + large)
+            line.sendall(b"SUBSCRIBE\nid:1\ndestination:/queue/%b\n\n\0" % name.encode())
+            found = b""
+            while found.count(b"\0") < 1 + 5 + 6:
+                found += line.recv(65536)
+            line.sendall(b"DISCONNECT\nreceipt:bye\n\n\0")
+            while piece := line.recv(65536):
+                found += piece
+        return found
+
+    with_lf = all_of(ports[0])
+    assert with_lf.count(b"\0") == with_lf.count(b"\0\n") == 13 and with_lf.endswith(b"\0\n")
+    assert b"\n\n\n" not in with_lf and b"\0\n\n" not in with_lf
+    assert b"\0\n" not in all_of(ports[1])
+
+
+def as_who(port: int, connect_says: dict[str, str], *said: str) -> str:
+    """The first answer to a SEND, which guest may and other may not; or to CONNECT."""
+    headers = [("Authorization", each) for each in said]
+    with connect(f"ws://127.0.0.1:{port}/", additional_headers=headers, open_timeout=20) as line:
+        lines = "".join(f"{name}:{value}\n" for name, value in connect_says.items())
+        line.send(f"CONNECT\naccept-version:1.2\nhost:/\n{lines}\n\0")
+        first = str(line.recv(timeout=20))
+        if first.startswith("ERROR"):
+            return first
+        line.send("SEND\ndestination:/queue/http\nreceipt:r\n\nx\0")
+        return str(line.recv(timeout=20))
+
+
+def basic(login: str, passcode: str) -> str:
+    return "Basic " + b64encode(f"{login}:{passcode}".encode()).decode()
+
+
+def test_the_login_of_a_websocket_is_that_of_its_request(ports):
+    """RabbitMQ's use_http_auth: over CONNECT's, and without one it is the default user."""
+    lenient, strict = ports
+    guest, other = ({"login": login, "passcode": "secret"} for login in ("guest", "other"))
+    assert as_who(lenient, guest, basic("other", "secret")).startswith("ERROR\nmessage:access_refused")
+    assert as_who(lenient, other, basic("guest", "secret")).startswith("RECEIPT")
+    assert as_who(lenient, other).startswith("RECEIPT"), "the default user"
+    assert "Bad CONNECT" in as_who(lenient, guest, basic("guest", "wrong"))
+    assert as_who(strict, guest, basic("other", "wrong")).startswith("RECEIPT"), "another port has CONNECT's alone"
+
+
+@pytest.mark.parametrize("said", [["Basic nonsense"], ["Digest x"], [basic("guest", "secret")] * 2])
+def test_a_request_that_says_nobody_is_refused(ports, said):
+    with pytest.raises(InvalidStatus) as refused:
+        as_who(ports[0], {}, *said)
+    assert refused.value.response.status_code == 401 and b"ws_http_auth" in refused.value.response.body

@@ -122,6 +122,9 @@ class Wire:
     def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
         self.write(data)
 
+    def take_authorization(self) -> None:
+        """It is no WebSocket."""
+
     def held(self) -> int:
         return self.buffered()
 

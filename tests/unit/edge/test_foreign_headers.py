@@ -54,6 +54,11 @@ def test_who_asks_for_nothing_is_let_in(name, value):
     foreign_headers.check_subscribe({name: value}, Routing.ANYCAST, False)
 
 
+def test_a_misspelt_name_beside_the_right_one_is_let_in():
+    both = {"activemq.subcriptionName": "news", "activemq.subscriptionName": "news"}
+    foreign_headers.check_subscribe(both, Routing.MULTICAST, durable=True)
+
+
 @pytest.mark.parametrize(("name", "value"), [("persistent", "true"), ("durable", "True"), ("auto-delete", "false")])
 def test_a_subscription_that_should_outlive_its_connection_needs_a_name(name, value):
     with pytest.raises(RefusedError, match="client-id"):

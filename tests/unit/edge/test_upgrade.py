@@ -9,7 +9,7 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request
 
 from broker.config.settings import EdgeSettings
-from broker.edge.transport.upgrade import SUBPROTOCOLS, choose_subprotocol, refusal
+from broker.edge.transport.upgrade import SUBPROTOCOLS, HttpRefusal, authorization, basic, choose_subprotocol, refusal
 
 LOCAL = ("10.0.0.5", 61614)
 LOOPBACK = ("127.0.0.1", 61614)
@@ -63,3 +63,15 @@ def test_the_highest_sub_protocol_and_none_is_fine():
     assert choose_subprotocol(None, ["v10.stomp", "v11.stomp"]) == "v11.stomp"
     assert choose_subprotocol(None, list(reversed(SUBPROTOCOLS))) == "v12.stomp"
     assert choose_subprotocol(None, ["mqtt"]) is None and choose_subprotocol(None, []) is None
+
+
+def said(*values: str) -> tuple[str, HttpRefusal | None]:
+    return authorization(Request("/", Headers([("Authorization", value) for value in values])))
+
+
+def test_a_login_of_the_request_is_one_header_that_can_be_read():
+    assert said() == ("", None) and said("Bearer abc") == ("Bearer abc", None)
+    assert said("basic YTpiOmM=") == ("basic YTpiOmM=", None) and basic("basic YTpiOmM=") == ("a", "b:c")
+    for wrong in (["Basic"], ["Basic !"], ["Basic YQ=="], ["Basic /w=="], ["Negotiate x"], [""], ["Bearer a"] * 2):
+        text, why = said(*wrong)
+        assert text == "" and why is not None and why.status is http.HTTPStatus.UNAUTHORIZED, wrong

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.edge.transport.utf8_check import PIECE, TextCheck
+from broker.edge.subscriptions.utf8_check import PIECE, TextCheck
 
 
 class Body:

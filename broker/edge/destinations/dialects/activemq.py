@@ -28,7 +28,7 @@ from ..dialect import (
     whole_number,
     yes,
 )
-from ..foreign_headers import ARGUMENTS, check_numbers
+from ..foreign_headers import ARGUMENTS, MISSPELT, SPELT, check_numbers
 from ..temporary import OWN, THEIRS, Private
 
 IN_SEND: Final[Mapping[str, str]] = {
@@ -43,6 +43,7 @@ FORMS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 """Value of `transformation` of SUBSCRIBE → the form in which maps are wanted."""
 IN_SUBSCRIBE: Final[Mapping[str, str]] = {
+    MISSPELT: f"it is spelt {SPELT}",
     "activemq.networkSubscription": "there are no networks of brokers here: a cluster is one broker",
     "transformation": "maps come as jms-map-json or jms-map-xml; transform others in the client",
 }
@@ -261,6 +262,8 @@ class ActiveMQ(Dialect):
 
     def check_subscribe(self, headers: Mapping[str, str], target: Destination) -> None:
         for name in headers.keys() & (IN_SUBSCRIBE.keys() | ARGUMENTS.keys()):
+            if name == MISSPELT and SPELT in headers:
+                continue  # clients that do not know which one counts send both
             if headers[name].strip().lower() not in (*_NOTHING, *UNCHANGED.get(name, ())):
                 raise _refusal(name, headers[name], IN_SUBSCRIBE.get(name, "see `dialect` of the acceptor"))
         settings = self._match(target.address) if target.address else AddressSettings()

@@ -20,7 +20,7 @@ from broker.core.management import MANAGEMENT
 from broker.core.numbers import natural
 
 from ..dialect import FAR_FUTURE, MAX_DESTINATION, Destination, Dialect, Homes, not_named, whole_number, yes
-from ..temporary import OWN, THEIRS, Private, address_of, private_of
+from ..temporary import OWN, TEMPORARY_ID, THEIRS, Private, address_of, private_of
 from . import arguments, streams
 from .exchanges import TOPIC, Exchanges
 from .flags import FLAGS, check_queue, check_subscription, check_values, outlives
@@ -164,6 +164,8 @@ class RabbitMQ(Dialect):
 
     def text(self, code: Code, about: str) -> str | None:
         missing = MISSING.get(about) if code is Code.MISSING_HEADER else None
+        if about == TEMPORARY_ID:
+            return "Invalid id"
         return missing or super().text(code, about)
 
     # ── SEND ───────────────────────────────────────────────────────────────────────────────────────
