@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.harness import Broker, scratch
+from tests.harness.fetching import from_npm
 
 from .control import JS, Control
 
@@ -27,13 +28,10 @@ TIME = 120.0
 @pytest.fixture(scope="module")
 def modules() -> None:
     """js/node_modules (ignored by git), filled by npm when it is not there yet."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("node and npm are not installed: stompjs is not tested")
-    if not (JS / "node_modules/ws").exists() or not (JS / "node_modules/@stomp/stompjs").exists():
-        line = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
-        done = subprocess.run(line, cwd=JS, capture_output=True, text=True, timeout=TIME)
-        if done.returncode != 0:
-            pytest.skip(f"npm install failed, stompjs is not tested: {done.stderr.strip()[-200:]}")
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed: stompjs is not tested")
+    if lacks := from_npm(JS):
+        pytest.skip(f"{lacks}: stompjs is not tested")
 
 
 def _run(line: list[str], control: Control, output: Path) -> dict[str, str]:

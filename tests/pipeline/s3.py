@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.harness import free_ports, listens, until
+from tests.harness.fetching import alone_in
 
 HADOOP, SDK = "3.5.0", "2.35.4"
 """Of Spark's own Hadoop, and the SDK that it was built with: docs/pipeline.md names the same."""
@@ -63,8 +64,9 @@ def fetch() -> None:
     from broker_pipeline.session import java_home
 
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-    JARS.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=JARS.parent) as folder:
+    with alone_in(JARS.parent), tempfile.TemporaryDirectory(dir=JARS.parent) as folder:
+        if JARS.exists():  # by another worker, while this one waited
+            return
         place = Path(folder)
         (place / "ivy.xml").write_text(NEEDS)
         command = [
