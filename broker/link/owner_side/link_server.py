@@ -18,13 +18,12 @@ listener.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import count, islice
+from itertools import count
 
 from broker.config.settings import Settings
-from broker.core.commands import Command, Disconnect
+from broker.core.commands import Command
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Resumed
 from broker.core.errors import Code, ProtocolViolation
 from broker.core.metrics import Metric
@@ -43,20 +42,16 @@ from ..questions import OperatorAnswers, Tell
 from ..stats import LinkStats
 from .attach_barrier import AttachBarrier
 from .edge_peer import EdgePeer, Resting
+from .edge_stream import EdgeStream
+from .farewells import Farewells
+from .flood_guard import FLOOD, FLOOD_S, FloodGuard
 
 log = logging.getLogger("stampede.link")
 
-FLOOD = 20
-FLOOD_S = 10.0
-"""More new streams than that of one edge, or greetings that fail from one address, in so many seconds: refused."""
 SWEEP_S = 1.0
 LET_IN = 500
 """Commands that waited for a slot's leader which are let in in one step, of all slots: an edge may have megabytes of
 them."""
-ENDED = 500
-"""Sessions of an edge that is gone which are ended in one step."""
-CONGESTED_S = 0.2
-"""So long the next ones wait where too much waits already, at most: what makes room may be what they give back."""
 OF_CONSUMERS = (Deliver, ConsumerClosed, BrowseEnd, Resumed)
 HEADROOM = 2 * 1024 * 1024
 """What a message may take above its one largest command."""
@@ -105,14 +100,8 @@ class LinkServer:
         self._peers: dict[int, EdgePeer] = {}
         self._by_edge: dict[str, EdgePeer] = {}
         self._strangers: dict[EdgeStream, None] = {}
-        self._farewells: dict[int, Iterator[Disconnect]] = {}
-        """Of edges that are gone: what ends their sessions, piece by piece."""
-        self._waiting_ends: set[int] = set()
-        """Of those: whose next piece waits until the shard has room."""
-        self._early: dict[int, list[tuple[EdgeStream, pb.Hello]]] = {}
-        """Of those: who has come back before their end was over, and waits for it."""
         self.opening = count(1).__next__
-        self._floods: dict[str, deque[float]] = {}
+        self._floods = FloodGuard(clock)
         self._congested = False
         self._ticking = False
         self._ticked = 0.0
@@ -126,6 +115,9 @@ class LinkServer:
         self.answers = OperatorAnswers(schedule)
         """To operators."""
         self._relay = EdgeRelay(later)
+        self._farewells = Farewells(
+            self._take, lambda: self._congested, self.resting, self._at_last, schedule, later
+        )  # fmt: skip
 
     # ── slots that are led here, or not any more ───────────────────────────────────────────────────
 
@@ -269,8 +261,7 @@ class LinkServer:
         self._congested = False
         for peer in self._peers.values():
             peer.press(False)
-        for token in sorted(self._waiting_ends):
-            self._schedule(partial(self._go_on_ending, token))
+        self._farewells.on_relief()
 
     def on_stopped(self, why: str) -> None:
         if self._own is not None:
@@ -297,13 +288,14 @@ class LinkServer:
 
     def on_message(self, end: EdgeStream, data: bytes) -> None:
         # Whatever it is: it lives.
-        now = end.heard = self._clock.monotonic()
+        now = self._clock.monotonic()
+        end.lives(now)
         self.stats.took(len(data))
         peer = end.peer
         if end.over or (peer is not None and peer.stream is not end.stream):
             return
         if peer is not None:
-            peer.heard = now
+            peer.lives(now)
             if data == UP_PING:
                 return
         # Before it is decoded, which costs several times its size.
@@ -386,12 +378,12 @@ class LinkServer:
                 end, Code.DUPLICATE_IDENTITY, f"it says it is '{hello.edge[:100]}', and its certificate says it is "
                 f"{', '.join(sorted(end.stream.names))[:200]}"
             )  # fmt: skip
-        elif self._flooded(hello.edge):
+        elif self._floods.flooded(hello.edge):
             self._refuse(
                 end, Code.COMPONENT_FLOOD, f"more than {FLOOD} new streams of '{hello.edge[:100]}' in {FLOOD_S:g} s"
             )
         else:
-            self._count(hello.edge)
+            self._floods.count(hello.edge)
             self._welcome(end, hello)
 
     def _welcome(self, end: EdgeStream, hello: pb.Hello) -> None:
@@ -407,19 +399,16 @@ class LinkServer:
             self._bury(peer)
             peer = None
         # What it says now must not come before its own end, which goes on in pieces.
-        if hello.token in self._farewells:
-            end.wait()
-            self._early.setdefault(hello.token, []).append((end, hello))
+        if self._farewells.keeps_waiting(end, hello):
             return
         if peer is None:
             peer = self._by_edge[hello.edge] = self._peers[hello.token] = EdgePeer(hello, self)
         self._strangers.pop(end, None)
         old = peer.stream
-        peer.begin(end.stream)
-        peer.heard = end.heard
+        peer.begin(end.stream, end.heard)
         if peer.patience.answered(end.heard):
             log.info("%s was only slow: it may be silent for %.3g s now", peer.edge, peer.patience.silence(end.heard))
-        end.peer = peer
+        end.belongs(peer)
         if old is not None:
             # The newer one is right: an edge dials only when it has given up the last one.
             old.abort("the edge has a newer stream")
@@ -430,35 +419,20 @@ class LinkServer:
         """Says why, and ends the stream."""
         if end.over:
             return
-        end.over = True
+        end.is_over()
         self.stats.refused_peer()
         host = f"host {_host(end.stream.peer)}"
-        if code is Code.BAD_COMPONENT_MESSAGE and end.peer is None and self._flooded(host):
+        if code is Code.BAD_COMPONENT_MESSAGE and end.peer is None and self._floods.flooded(host):
             # Not a line in the log for each. Who greets well from that host is not made to suffer for it.
             code, detail = Code.COMPONENT_FLOOD, f"more than {FLOOD} greetings in {FLOOD_S:g} s that are none; {host}"
         else:
             if code is Code.BAD_COMPONENT_MESSAGE:
-                self._count(host)
+                self._floods.count(host)
             log.error("%s refused: %s: %s", end.stream.peer, code.name, detail)
         if end.peer is not None and end.peer.stream is end.stream:
             self._lost(end.peer, code.name)
         end.stream.send(pb.Down(refusal=pb.Refusal(code=code.number, detail=detail)).SerializeToString())
         end.stream.close(f"{code.name}: {detail}")
-
-    def _flooded(self, who: str) -> bool:
-        """Have there been too many events of late. What is refused for that is no event: a flood would never end."""
-        times = self._floods.get(who)
-        return times is not None and len(times) == FLOOD and times[0] > self._clock.monotonic() - FLOOD_S
-
-    def _count(self, who: str) -> None:
-        """An event."""
-        now = self._clock.monotonic()
-        times = self._floods.get(who)
-        if times is None:
-            for name in [name for name, times in self._floods.items() if times[-1] < now - FLOOD_S]:
-                del self._floods[name]
-            times = self._floods[who] = deque(maxlen=FLOOD)
-        times.append(now)
 
     def _lost(self, peer: EdgePeer, why: str) -> None:
         """Its stream is over; it usually comes back, and its consumers wait for that."""
@@ -478,39 +452,10 @@ class LinkServer:
         peer.end()
         self._by_edge.pop(peer.edge, None)
         self._peers.pop(peer.token, None)
-        self._farewells[peer.token] = peer.farewell()
-        self._end_some(peer.token)
+        self._farewells.begin(peer.token, peer.farewell())
 
-    def _end_some(self, token: int) -> None:
-        """The next sessions of that edge; the others soon."""
-        ends: list[Command] = []
-        some = list(islice(self._farewells[token], ENDED))
-        for end in some:
-            # A slot that stands still takes nothing: its end waits with it.
-            resting = self.resting.get(end.slot)
-            (ends if resting is None else resting.ends).append(end)
-        self._take(ends)
-        if len(some) == ENDED:
-            # The shard takes all it is given, and says when it has too much: whoever gives it more has to heed that.
-            if self._congested:
-                self._waiting_ends.add(token)
-                self._later(CONGESTED_S, partial(self._go_on_ending, token))
-            else:
-                self._schedule(partial(self._end_some, token))
-        else:
-            del self._farewells[token]
-            for early, hello in self._early.pop(token, ()):
-                self._at_last(early, hello)
-
-    def _go_on_ending(self, token: int) -> None:
-        """There is room again, or none has come for long."""
-        if token in self._waiting_ends:
-            self._waiting_ends.discard(token)
-            self._end_some(token)
-
-    def _at_last(self, end: EdgeStream, hello: pb.Hello) -> None:
+    def _at_last(self, end: EdgeStream, hello: pb.Hello, held: list[bytes]) -> None:
         """The end of what this edge was here before is over."""
-        held = end.go_on()
         if end in self._strangers and not end.over:
             self._welcome(end, hello)
             for data in held:
@@ -536,14 +481,14 @@ class LinkServer:
         slept = stood_still(self._ticked, now, self._settings.ping_ms / 1000)
         self._ticked = now
         for stranger in list(self._strangers):
-            stranger.heard = min(now, stranger.heard + slept)
+            stranger.was_deaf(slept, now)
             if now - stranger.heard > self.silence_s:
                 stranger.stream.abort("it has not said who it is")
         for peer in list(self._peers.values()):
             stream = peer.stream
             if stream is None:
                 continue
-            peer.heard = min(now, peer.heard + slept)
+            peer.was_deaf(slept, now)
             borne = peer.patience.silence(now)
             if now - peer.heard > borne:
                 peer.patience.judged(now)
@@ -558,35 +503,6 @@ class LinkServer:
         self._sweeping = not all([peer.sweep() for peer in self._peers.values()])
         if self._sweeping:
             self._schedule(self._sweep)
-
-
-class EdgeStream:
-    """One stream from an edge, from its first message to its end.
-
-    held   what came behind its Hello while that waits (LinkServer._early), as much as an edge sends unanswered; None:
-           it does not wait."""
-
-    __slots__ = ("_server", "heard", "held", "on_message", "over", "peer", "stream")
-
-    def __init__(self, server: LinkServer, stream: Stream, now: float) -> None:
-        self._server = server
-        # Not a method: that would be a call of Python more for each message of an edge.
-        self.on_message: Callable[[bytes], None] = partial(server.on_message, self)
-        self.stream = stream
-        self.peer: EdgePeer | None = None
-        self.heard = now
-        self.over = False
-        self.held: list[bytes] | None = None
-
-    def wait(self) -> None:
-        self.held = []
-
-    def go_on(self) -> list[bytes]:
-        held, self.held = self.held or [], None
-        return held
-
-    def on_closed(self, why: Ended) -> None:
-        self._server.on_closed(self, why)
 
 
 def _tell(peer: EdgePeer, stream: Stream, told: pb.Told) -> None:

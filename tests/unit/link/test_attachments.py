@@ -10,9 +10,10 @@ import pytest
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Disconnect, Subscribe
 from broker.core.errors import Code
-from broker.link.owner_side import edge_peer, link_server
+from broker.link.owner_side import edge_peer, farewells
 from broker.link.owner_side.attachments import Attached, Attachments
-from broker.link.owner_side.link_server import CONGESTED_S, SWEEP_S
+from broker.link.owner_side.farewells import CONGESTED_S
+from broker.link.owner_side.link_server import SWEEP_S
 from tests.unit.link.world import Edge, Owner, World, make_settings
 
 
@@ -93,7 +94,7 @@ class Place:
 
 
 def test_the_sessions_of_an_edge_that_is_gone_end_in_pieces(monkeypatch):
-    monkeypatch.setattr(link_server, "ENDED", 10)
+    monkeypatch.setattr(farewells, "ENDED", 10)
     place = Place()
     batches = []
     submit = place.owner.server._submit
@@ -107,7 +108,7 @@ def test_the_sessions_of_an_edge_that_is_gone_end_in_pieces(monkeypatch):
 
 def test_they_wait_while_the_shard_has_too_much_and_none_is_lost(monkeypatch):
     """50,000 sessions were in its inbox 100 turns after an edge had gone, whatever it had said of that."""
-    monkeypatch.setattr(link_server, "ENDED", 10)
+    monkeypatch.setattr(farewells, "ENDED", 10)
     place = Place()
     server, shard = place.owner.server, place.owner.shard
     shard.congested = True
@@ -119,13 +120,13 @@ def test_they_wait_while_the_shard_has_too_much_and_none_is_lost(monkeypatch):
     shard.congested = False
     server.on_relief()
     place.world.run()
-    assert len({(end.slot, end.session) for end in shard.of(Disconnect)}) == 24 and not server._farewells
+    assert len({(end.slot, end.session) for end in shard.of(Disconnect)}) == 24 and not server._farewells._ends
     place.world.pass_time(1.0)
     assert len(shard.of(Disconnect)) == 24
 
 
 def test_the_edges_hear_that_the_ends_of_others_are_too_much(monkeypatch):
-    monkeypatch.setattr(link_server, "ENDED", 10)
+    monkeypatch.setattr(farewells, "ENDED", 10)
     place = Place()
     other = Edge(place.world, make_settings(), "edge-1", token=8)
     for slot in (1, 2):
@@ -139,14 +140,11 @@ def test_the_edges_hear_that_the_ends_of_others_are_too_much(monkeypatch):
 
 def test_an_edge_that_comes_back_in_the_middle_of_its_end_has_its_new_consumers_behind_it(monkeypatch):
     """What was left of the end ended what it had just attached again, and nobody told its clients."""
-    monkeypatch.setattr(link_server, "ENDED", 10)
+    monkeypatch.setattr(farewells, "ENDED", 10)
     place = Place()
-    later, schedule = [], place.owner.server._schedule
-
-    def scheduled(call):
-        (later.append if getattr(call, "func", None) == place.owner.server._end_some else schedule)(call)
-
-    place.owner.server._schedule = scheduled
+    farewell, later = place.owner.server._farewells, []
+    schedule, some = farewell._schedule, farewell._end_some
+    farewell._schedule = lambda call: (later.append if getattr(call, "func", None) == some else schedule)(call)
     place.world.cut()
     place.owner.server._bury(place.peer)
     place.world.pass_time(1.0)
@@ -159,11 +157,12 @@ def test_an_edge_that_comes_back_in_the_middle_of_its_end_has_its_new_consumers_
 
 def test_the_rest_of_that_end_is_no_single_step(monkeypatch):
     """However early it comes back, and whatever it says meanwhile."""
-    monkeypatch.setattr(link_server, "ENDED", 2)
+    monkeypatch.setattr(farewells, "ENDED", 2)
     place = Place()
     server = place.owner.server
-    pieces, ends, schedule, some = [], [], server._schedule, server._end_some
-    server._schedule = lambda call: (pieces.append if getattr(call, "func", None) == some else schedule)(call)
+    farewell, pieces, ends = server._farewells, [], []
+    schedule, some = farewell._schedule, farewell._end_some
+    farewell._schedule = lambda call: (pieces.append if getattr(call, "func", None) == some else schedule)(call)
 
     def submit(commands, before=server._submit):
         ends.append(sum(isinstance(command, Disconnect) for command in commands))
@@ -173,29 +172,30 @@ def test_the_rest_of_that_end_is_no_single_step(monkeypatch):
     place.world.cut()
     server._bury(place.peer)
     place.world.pass_time(1.0)
-    assert ends == [2] and server._early and not server._peers, "it has come back, and waits"
+    assert ends == [2] and farewell._early and not server._peers, "it has come back, and waits"
     while pieces:
         pieces.pop(0)()
     place.world.run()
-    assert [n for n in ends if n] == [2] * 12 and not server._early and not server._farewells
+    assert [n for n in ends if n] == [2] * 12 and not farewell._early and not farewell._ends
     last = {(each.slot, each.session): type(each) for each in place.owner.shard.commands if hasattr(each, "session")}
     assert len(last) == 24 and set(last.values()) == {Subscribe}
 
 
 def test_who_is_refused_while_it_waits_is_not_welcomed_afterwards(monkeypatch):
-    monkeypatch.setattr(link_server, "ENDED", 2)
+    monkeypatch.setattr(farewells, "ENDED", 2)
     place = Place()
     server = place.owner.server
-    pieces, schedule, some = [], server._schedule, server._end_some
-    server._schedule = lambda call: (pieces.append if getattr(call, "func", None) == some else schedule)(call)
+    farewell, pieces = server._farewells, []
+    schedule, some = farewell._schedule, farewell._end_some
+    farewell._schedule = lambda call: (pieces.append if getattr(call, "func", None) == some else schedule)(call)
     place.world.cut()
     server._bury(place.peer)
     place.world.pass_time(1.0)
-    ((end, _),) = next(iter(server._early.values()))
+    ((end, _),) = next(iter(farewell._early.values()))
     server._refuse(end, Code.COMPONENT_MESSAGE_TOO_LARGE, "said before its stream has ended")
     while pieces:
         pieces.pop(0)()
-    assert end.peer is None and not server._peers and not server._early
+    assert end.peer is None and not server._peers and not farewell._early
 
 
 def test_a_sweep_goes_on_until_all_is_forgotten(monkeypatch):

@@ -10,7 +10,7 @@ from broker.core.address import AckMode, Routing
 from broker.core.commands import Barrier, Disconnect, Publish, Subscribe
 from broker.core.effects import Done
 from broker.core.errors import Code
-from broker.link.owner_side.link_server import FLOOD
+from broker.link.owner_side.flood_guard import FLOOD
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.stream import EDGE_SERVICE
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
