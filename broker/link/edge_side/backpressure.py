@@ -1,13 +1,14 @@
 """What the port itself tells the edge, and who is paused for whom.
 
 Rule: nothing is told from within the edge's own call, and relief goes to those alone who wait for what has eased: what
-waits for an owner that is down would otherwise grow by one read of every session each time another one recovers. Must
-not know commands.
+waits for an owner that is down would otherwise grow by one read of every session each time another one recovers. Who
+sends little does not pause for what others have sent. Must not know commands.
 """
 
 # Example. edge_pending_bytes is 8 MiB. Owner A hangs; sessions 1 to 500 have sent it 8 MiB, session 501 sends to B.
 #     presses   1 … 500 are paused for A's link: their connections are not read. 501 is not: it asks another link
 #     B's slot has no owner for a while: who sends to it is paused for that slot (`_stranded`), beyond 8 MiB of it
+#     spared    session 502 sends A 200 bytes: it is not what fills A, and goes on, up to 64 KiB (SPARED_BYTES)
 #     eased     A answers; below 4 MiB its 500 sessions go on, and no one else is told anything
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from ..owner_port import EffectListener
 from ..stats import LinkStats
 from .owner_link import OwnerLink
 from .slot_channel import SlotChannel
+
+SPARED_PART = 8
+"""Of `limit`: what all who send little may send of more than that, together."""
 
 
 class Telling:
@@ -64,8 +68,8 @@ class Telling:
 
     # ── pressure ───────────────────────────────────────────────────────────────────────────────────
 
-    def presses(self, lane: SlotChannel, session: int) -> bool:
-        """Must the session that has just submitted something for the slot pause."""
+    def presses(self, lane: SlotChannel, session: int, nbytes: int) -> bool:
+        """Must the session that has just submitted so much for the slot pause."""
         link = lane.link
         if link is None:
             # Without an owner the slot alone counts: what waits for it cannot wait at a link.
@@ -74,6 +78,9 @@ class Telling:
             paused = self._stranded.setdefault(lane.slot, set())
         else:
             if not link.congested and link.nbytes <= self.limit:
+                return False
+            # Where its disk is behind all pause: what comes then waits in its memory.
+            if not link.congested and link.spares(session, nbytes, self.limit // SPARED_PART):
                 return False
             paused = link.paused
         if not paused:
@@ -84,7 +91,7 @@ class Telling:
     def eased(self, link: OwnerLink) -> None:
         """The owner holds less, or has said something about its disk."""
         # Half: else each answered SEND would let 500 sessions go, of which one finds room.
-        if link.paused and not link.congested and link.nbytes < self.limit // 2:
+        if not link.congested and link.nbytes < self.limit // 2:
             self.relieve(link.relieve())
 
     def landed(self, slot: int) -> None:

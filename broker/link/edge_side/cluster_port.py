@@ -59,6 +59,7 @@ from .backpressure import Telling
 from .consumer_replay import SIZE, PendingCommand, ReplayedConsumer, held, size_of
 from .cross_slot_tx import DelayedTransactions
 from .downloads import Downloads
+from .ended_sessions import EndedSessions
 from .outages import Outages
 from .owner_link import OwnerLink
 from .replayed_consumers import ReplayedConsumers, lives
@@ -139,6 +140,7 @@ class ClusterPort:
         self.arrived = self._downloads.arrived
         self.held = partial(held, self._consumers)
         self._delayed, self._together = DelayedTransactions(), Together()
+        self._ended = EndedSessions(schedule, lambda lane, entry: self._finish(lane, entry, None, self._telling.untold))
         self._marks = AutoMarks(later, self._send)
         self._patience: dict[str, Patience] = {}
         """Owner → ours with it."""
@@ -226,7 +228,7 @@ class ClusterPort:
                 self._outages.watch()
             if link is not None and not link.congested and link.nbytes <= telling.limit:
                 return False
-            return telling.presses(lane, command.session)  # type: ignore[union-attr]
+            return telling.presses(lane, command.session, nbytes)  # type: ignore[union-attr]
         if kind is Grant:
             self._grant(lane, command)  # type: ignore[arg-type]
             return False
@@ -237,7 +239,7 @@ class ClusterPort:
         lane.send(command, nbytes)
         if not lane.opened:
             self._outages.watch()
-        return self._telling.presses(lane, getattr(command, "session", 0))
+        return self._telling.presses(lane, getattr(command, "session", 0), nbytes)
 
     def _grant(self, lane: SlotChannel, command: Grant) -> None:
         consumer = self._consumers.get(command.consumer)
@@ -389,6 +391,8 @@ class ClusterPort:
         if kind is Hold and refused is None and lives(lane, entry.consumer):
             self._held(entry, out)
             return
+        if kind is Disconnect and self._ended.later(lane, entry):
+            return
         # First here, then told: whoever hears of it may submit again from within.
         self._forget(lane, entry)
         if kind is not Publish:
@@ -436,8 +440,6 @@ class ClusterPort:
             self._end_holds(entry)
             self._let_session_go(command.session, entry)
         elif isinstance(command, Disconnect):
-            # All that was left of it here, in one step: a session is one client's, and bounded by what it may
-            # subscribe to.
             for gone in lane.of_session(command.session):
                 self._end_consumer(lane, gone)
             return None

@@ -48,6 +48,8 @@ again costs both ends a replay each time."""
 LEASE_SHARE: Final = 0.6
 """Of its lease, which is renewed every third of it: an owner may hear that it has ended so soon after an edge stood
 still."""
+SPARED_BYTES: Final = 64 * 1024
+"""So much a session may send to an owner that holds too much, before it pauses for that."""
 TAKEN_MESSAGES = 8
 TAKEN_BYTES = 64 * 1024
 TAKEN_S = 0.02
@@ -115,6 +117,9 @@ class OwnerLink:
         """Routed here; kept by the user."""
         self.paused: set[int] = set()
         """Sessions that wait for on_relief; kept by the user."""
+        self._spared: dict[int, int] = {}
+        """Session → bytes that it has sent since the owner has enough, and need not pause for."""
+        self._spared_bytes = 0
         self.bodies = BodyHub(self)
         self.asked = Asked()
         self._hello = hello
@@ -285,7 +290,18 @@ class OwnerLink:
     def relieve(self) -> set[int]:
         """Sessions that have paused for it, and need not any more."""
         paused, self.paused = self.paused, set()
+        self._spared, self._spared_bytes = {}, 0
         return paused
+
+    def spares(self, session: int, nbytes: int, most: int) -> bool:
+        """The owner has enough: may this one go on with so many bytes more, as it sends little. most: of all such."""
+        sent = self._spared.get(session, 0) + nbytes
+        # Where one could have all of it nobody is spared.
+        if session in self.paused or sent > SPARED_BYTES or max(self._spared_bytes + nbytes, SPARED_BYTES) > most:
+            return False
+        self._spared[session] = sent
+        self._spared_bytes += nbytes
+        return True
 
     def add(self, slot: int, command: LinkCommand, nbytes: int) -> None:
         """Queues the command; it leaves with the next batch."""

@@ -314,6 +314,24 @@ def test_producers_pause_for_an_owner_that_holds_too_much_and_for_no_other():
     assert one.edge.relieved == [{2}]
 
 
+def test_who_sends_little_does_not_pause_for_what_others_have_sent():
+    """A flood held everybody of its owner up for 0.3 s at a time, until half of it was answered."""
+    one = One(edge_pending_bytes=1_000_000)
+    one.owner.shard.answers = False
+    assert one.port.submit([publish(1, 1_100_000, session=1)])
+    assert not one.port.submit([publish(2, 100, session=2)]) and not one.port.submit([publish(2, 100, session=2)])
+    assert one.port.submit([publish(1, 100, session=1)]), "it has sent most"
+    assert one.port.submit([publish(2, 70_000, session=3)]), "that is not little"
+    go_on = [not one.port.submit([publish(3, 40_000, session=n)]) for n in range(10, 20)]
+    assert go_on == [True] * 3 + [False] * 7, "so much together"
+    one.world.run()
+    one.owner.effects(*[Done(sent.session, sent.seq) for sent in one.owner.shard.of(Publish)])
+    one.world.run()
+    assert one.edge.relieved == [{1, 3, *range(13, 20)}]
+    assert one.port.submit([publish(1, 1_100_000, session=1)])
+    assert not one.port.submit([publish(2, 60_000, session=2)]), "counted anew"
+
+
 def test_producers_pause_for_a_slot_that_nobody_leads():
     one = One(edge_pending_bytes=100_000)
     one.port.offline(4)
