@@ -8,7 +8,7 @@ connecting), nor how they are answered.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from broker.core.commands import Command, Publish
 from broker.core.errors import RefusedError
@@ -25,8 +25,9 @@ from .publishing import LargeSend, Publisher
 GOES_ON = {"park", "memory"}
 """Who may hold the socket while frames that have come are carried out: what waits here is in memory already."""
 
-BEGUN = 48
-"""Subscriptions that one session begins in a turn, of 50 to 100 µs each; one with a selector counts twice."""
+BEGUN, BEGUN_SHORT = 48, 12
+"""Subscriptions that one session begins in a turn, of 50 to 100 µs each, and while others send little, who wait for
+turns (fair_reading.SHORT_ROUND_S); one with a selector counts twice."""
 
 
 class Inbound:
@@ -35,7 +36,9 @@ class Inbound:
     batch   commands of this read; whoever carries out a frame adds to it.
     publisher   the sending part; made with the first SEND."""
 
-    __slots__ = ("_begun", "_breathing", "_edge", "_holds", "_late", "_parked", "_session", "batch", "publisher")
+    __slots__ = (
+        "_begun", "_breathing", "_edge", "_holds", "_late", "_parked", "_rests", "_session", "batch", "publisher",
+    )  # fmt: skip
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -46,6 +49,8 @@ class Inbound:
         self._late: list[Event] | None = None
         self._holds: set[str] | None = None
         self._breathing = False
+        self._rests = False
+        """… but not before something is answered."""
         self._begun = 0
 
     def take(self, events: list[Event], fresh: bool = True) -> None:
@@ -209,7 +214,7 @@ class Inbound:
     def unpark(self) -> None:
         session = self._session
         events, self._parked = self._parked, None
-        self._breathing = False
+        self._breathing = self._rests = False
         self.release("park")
         if session.closed:
             return
@@ -226,10 +231,10 @@ class Inbound:
             session.eof()  # it came while frames waited
 
     def begins(self, units: int) -> None:
-        """A frame has begun something that takes much longer than most frames do: after BEGUN such units everybody else
-        has a turn."""
+        """A frame has begun something that takes much longer than most frames do: after so many such units everybody
+        else has a turn."""
         self._begun += units
-        if self._begun >= BEGUN:
+        if self._begun >= (BEGUN_SHORT if self._edge.rounds.short else BEGUN):
             self._begun = 0
             self.breathe()
 
@@ -241,6 +246,29 @@ class Inbound:
             rounds = self._edge.rounds
             rounds.left(self._session.wire.held)
             rounds.wait(self)
+
+    def rest(self) -> Callable[[], None]:
+        """As breathe(), and what the frame before has asked for is much for owners, too: the next one has its turn when
+        that is answered, which is told by what is returned. Of who has hung up nothing more comes: it need not."""
+        if self._session.ended:
+            self.breathe()
+        elif self._parked is None:
+            self.park()
+            self._breathing = self._rests = True
+            self._edge.rounds.left(self._session.wire.held)
+        return self._rested
+
+    def hung_up(self) -> bool:
+        """Its client has sent its last byte: what waits for an answer need not, as nothing comes behind it. Does
+        something still wait."""
+        self._rested()
+        return self.parked
+
+    def _rested(self) -> None:
+        if self._rests:
+            self._rests = False
+            if self._may_breathe():
+                self._edge.rounds.wait(self)
 
     def take_portion(self) -> None:
         """See fair_reading.TakesTurns. Nothing, when the owner has no room meanwhile: release() asks again."""
@@ -260,7 +288,7 @@ class Inbound:
         return self._session.whose, ReadSize.LARGE
 
     def _may_breathe(self) -> bool:
-        return self._breathing and self._holds is not None and self._holds <= GOES_ON
+        return self._breathing and not self._rests and self._holds is not None and self._holds <= GOES_ON
 
     @property
     def waits(self) -> bool:
@@ -308,7 +336,7 @@ class Inbound:
     def close(self) -> None:
         """The session has ended: what has come of a large body is nothing, nor is what waits for a rate."""
         self._late = None
-        self._breathing = False
+        self._breathing = self._rests = False
         if self.large is not None:
             self.large.abort()
 

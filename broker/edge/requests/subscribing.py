@@ -273,11 +273,11 @@ def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
         session.intake.batch.append(command)
         session.tell(NoticeKind.CONSUMER_CREATED, sub)
         return
-    if wish.costly:
-        session.intake.breathe()
     if wish.wide:
         _attach_everywhere(session, frame, wish)
         return
+    if wish.costly:
+        session.intake.breathe()
     places = [(each, slot) for each in (wish, *wish.more) for slot in each.slots]
     parts = len(places)
     room, messages, nbytes = share(wish.room, parts), share(wish.messages, parts), share(wish.nbytes, parts)
@@ -341,10 +341,18 @@ def _attach_everywhere(session: Session, frame: Frame, wish: SubscribeRequest) -
         Tempo(wish.rate, sub.sink, session.edge.clock.monotonic()).join(sub)
     _fronted(wish, sub)
     session.add_subscription(wish.key, sub)
-    seq = session.answers.ask_one(frame.receipt)
+    seq = _asked_everywhere(session, frame.receipt)
     nbytes = share(wish.nbytes, SLOTS)
     session.intake.batch.append(SubscribeAll(_command(session, wish, sub, fan.first, seq, wish.messages, nbytes, room)))
     session.tell(NoticeKind.CONSUMER_CREATED, sub)
+
+
+def _asked_everywhere(session: Session, receipt: bytes | None) -> int:
+    """Number of a request to every slot. Where it is one to each, one of a connection is under way at a time: all that
+    others send would stand behind 200 of them."""
+    if session.edge.port.shares_wildcards:
+        return session.answers.ask_one(receipt)
+    return session.answers.ask([] if receipt is None else [receipt], session.intake.rest())
 
 
 def _part(
@@ -539,10 +547,8 @@ def _unsubscribe(session: Session, frame: Frame, queue: str | None, address: str
         if isinstance(sub.fan, WildcardSubscription):
             first = sub.fan.first
             session.remove_subscription(key, sub)
-            seq = session.answers.ask_one(frame.receipt if queue is None else None)
+            seq = _asked_everywhere(session, frame.receipt if queue is None else None)
             session.intake.batch.append(UnsubscribeAll(session.id, seq, first, address))
-            if not session.edge.port.shares_wildcards:
-                session.intake.breathe()
             if queue is None:
                 return
             key = None

@@ -549,7 +549,7 @@ class Session(SessionLife):
     def eof(self) -> None:
         """The client has sent its last byte: what it sent is still carried out and answered (C61, C62)."""
         self.ended = True
-        if not self.intake.parked:
+        if not self.intake.hung_up():
             self._hang_up()
 
     def _hang_up(self) -> None:

@@ -160,6 +160,11 @@ class Rounds:
         self._soon()
         return False
 
+    @property
+    def short(self) -> bool:
+        """Somebody sends small reads, for whom turns are short."""
+        return self._round_s < ROUND_S
+
     def began(self) -> float:
         """Now somebody is read, or goes on; then call spent() or used()."""
         self._left = 0

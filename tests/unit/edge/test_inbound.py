@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from broker.core.commands import Disconnect, Publish, Subscribe
 from broker.core.effects import Done
 from broker.core.reasons import Reason
-from broker.edge.requests.inbound import BEGUN
+from broker.edge.requests.inbound import BEGUN, BEGUN_SHORT
 
 from .bench import Bench
 
@@ -171,6 +172,49 @@ async def test_frames_that_begin_much_let_others_have_their_turn(monkeypatch):
     assert sent(bench) == []
     intake.take_portion()
     assert sent(bench) == [b"1"] and not intake.parked
+
+
+async def test_they_begin_less_while_others_send_little(monkeypatch):
+    """48 SUBSCRIBEs a turn are up to 5 ms: a message of somebody else waits for four or five of those."""
+    bench = Bench()
+    session, _ = bench.session()
+    intake: Any = session.intake
+    monkeypatch.setattr(type(bench.edge.rounds), "short", True)
+    intake.begins(BEGUN_SHORT - 1)
+    assert not intake.parked
+    intake.begins(1)
+    assert intake.parked
+
+
+async def test_what_follows_much_for_owners_waits_for_their_answer(monkeypatch):
+    bench = Bench()
+    session, _ = bench.session()
+    intake: Any = session.intake
+    waits: list[Any] = []
+    monkeypatch.setattr(type(bench.edge.rounds), "wait", lambda self, it: waits.append(it))
+    rested = intake.rest()
+    session.receive(send(b"1"))
+    intake.hold("owner")
+    intake.release("owner")
+    intake.take_portion()
+    assert waits == [] and sent(bench) == []
+    rested()
+    assert waits == [intake]
+    intake.take_portion()
+    assert sent(bench) == [b"1"] and not intake.parked
+    rested()
+    assert waits == [intake], "an answer that comes late asks for nothing"
+
+
+async def test_who_has_hung_up_waits_for_no_answer():
+    bench = Bench()
+    session, _ = bench.session()
+    intake: Any = session.intake
+    intake.rest()
+    session.receive(send(b"1"))
+    session.eof()
+    await asyncio.sleep(0.01)
+    assert sent(bench) == [b"1"]
 
 
 async def test_a_turn_that_comes_while_the_owner_has_no_room_is_taken_later(monkeypatch):

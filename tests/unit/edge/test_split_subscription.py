@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from broker.config.settings import EngineSettings
-from broker.core.commands import Grant, Publish, Settle, Subscribe, SubscribeAll, Unsubscribe
-from broker.core.effects import BrowseEnd, Deliver, Done
+from broker.core.commands import Grant, Publish, Settle, Subscribe, SubscribeAll, Unsubscribe, UnsubscribeAll
+from broker.core.effects import BrowseEnd, Deliver, Done, Refused
+from broker.core.errors import Code
 from broker.core.ids import SLOTS, slot_of, slots_of
 from broker.core.message import Blob, Run
 from broker.core.reasons import Reason
@@ -221,7 +222,7 @@ async def test_wildcards_with_a_part_in_every_slot_are_counted_by_themselves(sha
     for number in range(2):
         session.receive(b"SUBSCRIBE\nid:%d\ndestination:/topic/w%d.#\n%b\n\0" % (number, number, more))
     session.receive(b"UNSUBSCRIBE\nid:0\n\n\0SUBSCRIBE\nid:0\ndestination:/topic/w3.#\n%b\n\0" % more)
-    await taken(session)
+    await taken(session, bench)
     assert wire.closed is None and len(session.subscriptions) == 7
     bench.port.commands.clear()
     session.receive(b"SUBSCRIBE\nid:3\ndestination:/topic/w4.#\nreceipt:r\n%b\n\0" % more)
@@ -230,12 +231,17 @@ async def test_wildcards_with_a_part_in_every_slot_are_counted_by_themselves(sha
     assert b"error-code:1502" in said and b"max_wildcard_subscriptions" in said and wire.closed is not None
 
 
-async def taken(session) -> int:
-    """Nothing of the session waits for a turn of the loop any more. How many it took."""
-    turns = 0
+async def taken(session, bench) -> int:
+    """Nothing of the session waits for a turn of the loop any more, nor for an answer of owners. How many turns."""
+    turns = told = 0
     while session.intake.parked:
         await asyncio.sleep(0)
         turns += 1
+        seqs = [
+            wide.seq for wide in bench.port.commands if isinstance(wide, SubscribeAll | UnsubscribeAll) and wide.seq
+        ]
+        bench.edge.on_effects([Done(session.id, seq) for seq in seqs[told:]])
+        told = len(seqs)
     return turns
 
 
@@ -249,8 +255,39 @@ async def test_what_reaches_into_every_slot_is_asked_for_once_a_turn_of_the_loop
     ends = b"".join(b"UNSUBSCRIBE\nid:%d\n\n\0" % n for n in range(5))
     session.receive(frames + ends + b"SEND\ndestination:/queue/q\n\nx\0")
     assert len(session.subscriptions) == 1, "one of them, and the rest waits"
-    assert await taken(session) >= 9 and wire.closed is None
+    assert await taken(session, bench) >= 9 and wire.closed is None
     assert not session.subscriptions and isinstance(bench.port.commands[-1], Publish)
+
+
+async def test_in_a_cluster_one_wildcard_of_a_connection_is_under_way_at_a_time():
+    """200 of one connection are 51,200 requests to owners, and what others send stood behind all of them."""
+    bench = Bench(max_wildcard_subscriptions=100)
+    bench.port.shares_wildcards = False
+    session, wire = bench.session()
+    frames = b"".join(b"SUBSCRIBE\nid:%d\ndestination:/topic/w%d.#\n\n\0" % (n, n) for n in range(3))
+    session.receive(frames + b"UNSUBSCRIBE\nid:0\n\n\0SEND\ndestination:/queue/q\nreceipt:r\n\nx\0")
+    for number in range(4):
+        await asyncio.sleep(0.01)
+        asked = [wide for wide in bench.port.commands if isinstance(wide, SubscribeAll | UnsubscribeAll)]
+        assert len(asked) == number + 1 and session.intake.parked, "it waits for the answer, not for the loop"
+        session.intake.hold("owner")
+        session.intake.release("owner")
+        bench.edge.on_effects([Done(session.id, asked[-1].seq)])
+    await asyncio.sleep(0.01)
+    send = bench.port.commands[-1]
+    assert isinstance(send, Publish) and not session.intake.parked
+    bench.edge.on_effects([Done(session.id, send.seq)])
+    assert wire.take().count(b"RECEIPT") == 1
+
+
+async def test_a_wildcard_that_is_refused_in_a_cluster_is_not_taken_for_the_frame_behind_it():
+    bench = Bench()
+    bench.port.shares_wildcards = False
+    session, wire = bench.session()
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:/topic/a.#\n\n\0SEND\ndestination:/queue/q\nreceipt:r\n\nx\0")
+    bench.edge.on_effects([Refused(session.id, bench.port.last(SubscribeAll).seq, Code.OWNER_UNAVAILABLE, "why")])
+    said = wire.take()
+    assert b"ERROR" in said and b"receipt-id" not in said and wire.closed is not None
 
 
 @pytest.mark.parametrize("how", ["eof", "abort"])
@@ -263,4 +300,6 @@ async def test_an_end_finds_what_waits_for_its_turn(how):
     session.eof() if how == "eof" else session.abort(Reason.CLIENT_GONE)
     await asyncio.sleep(0.01)
     assert (Publish in {type(command) for command in bench.port.commands}) == (how == "eof")
+    asked = [wide.seq for wide in bench.port.commands if isinstance(wide, SubscribeAll)]
+    bench.edge.on_effects([Done(session.id, seq) for seq in asked])
     assert wire.closed is not None and not bench.edge.consumers and not bench.edge.wildcards
