@@ -1,6 +1,7 @@
 """What has been submitted to a shard and not been carried out: what is new, and what waits for several turns.
 
-Rule: order. What has waited comes before what is new, and what a turn leaves over before what comes meanwhile. Must not
+Rule: order. What has waited comes before what is new, and what a turn leaves over before what comes meanwhile; in a
+cluster that holds for each slot, and who has little here does not wait for who has much (portions.shared_out). Must not
 know what a command does.
 """
 
@@ -19,7 +20,7 @@ from broker.core.commands import Command, Publish, Subscribe
 from broker.core.message import Blob
 
 from .deferred import Deferred
-from .portions import FEW, MOST, portion
+from .portions import FEW, MOST, portion, shared_out
 
 
 class Inbox:
@@ -27,10 +28,12 @@ class Inbox:
     deferred  what waits for several turns.
     throttles somebody was told to pause, as too much waits."""
 
-    __slots__ = ("_wake", "deferred", "new", "throttles")
+    __slots__ = ("_alone", "_wake", "deferred", "new", "throttles")
 
-    def __init__(self, deferred: Deferred, wake: Callable[[], None]) -> None:
-        """wake: has a turn run soon."""
+    def __init__(self, deferred: Deferred, wake: Callable[[], None], alone: bool = True) -> None:
+        """wake: has a turn run soon. alone: every slot is led here, and what a session asks of one may be seen by what
+        it asks of another."""
+        self._alone = alone
         self.new: list[Command] = []
         self.deferred = deferred
         self.throttles = False
@@ -50,9 +53,13 @@ class Inbox:
         """For a turn: what has waited, and as much of what is new as is enough for one."""
         inbox, self.new = self.new, []
         # The rest keeps its place in front of what comes meanwhile.
-        if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
-            inbox, self.new = inbox[:cut], inbox[cut:]
-            self._wake()
+        if len(inbox) > FEW:
+            if not self._alone:
+                inbox, self.new = shared_out(inbox)
+            elif (cut := portion(inbox)) < len(inbox):
+                inbox, self.new = inbox[:cut], inbox[cut:]
+            if self.new:
+                self._wake()
         return self.deferred.begin() if self.deferred.waiting else [], inbox
 
     def put_back(self, rest: Iterable[Command], first: Sequence[Command] = ()) -> None:

@@ -17,7 +17,19 @@ from operator import itemgetter
 from typing import Any, Final
 
 from broker.core.address import Outcome
-from broker.core.commands import Command, Confirm, Grant, Hold, Prepare, Publish, Settle, Transact
+from broker.core.commands import (
+    Command,
+    Confirm,
+    Disconnect,
+    Grant,
+    Hold,
+    Prepare,
+    Publish,
+    Settle,
+    Subscribe,
+    Transact,
+    Unsubscribe,
+)
 
 TURN: Final = 300
 """Units of one turn, of some 10 µs each."""
@@ -28,6 +40,11 @@ FEW: Final = 4
 """So few commands are not looked at: none of them is large, or it cannot be cut."""
 MOST: Final = 1500
 """Commands that may wait: then those who send are to pause."""
+LOOKED: Final = 2 * MOST
+"""Commands that are looked at for those of who has little among them: a fifth of a microsecond each, in a turn that has
+more than it can do."""
+BEGINS: Final = 3
+"""Units of what begins or ends consumers where they are shared out: those of wildcards take less than others."""
 
 
 def portion(inbox: Sequence[Command]) -> int:
@@ -60,6 +77,76 @@ def units(command: Any) -> int:
     if kind is Transact or kind is Prepare:
         return 1 + 2 * len(command.parts)
     return 1
+
+
+def shared_out(inbox: Sequence[Command]) -> tuple[list[Command], list[Command]]:
+    """As portion(), in a cluster: what goes in this turn, and what waits; each slot in its order. Half of a turn is for
+    sessions that have less here than most, with what stands before them in their slots; the other half is by order.
+
+    Else 2,000 wildcards of one client, 85 slots each, are 30 turns for whoever comes behind them. Slots are independent
+    (see beside_by_slot); what is of several slots has nothing pass it."""
+    if portion(inbox) == len(inbox):
+        return list(inbox), []
+    looked = inbox[:LOOKED]
+    weights = list(map(_weight, looked))
+    ahead = _ahead(looked, weights)
+    first: list[Command] = []
+    goes: list[Command] = []
+    waits: list[Command] = []
+    left = TURN
+    for at, command in enumerate(looked):
+        if at <= ahead.get(command.slot, -1):
+            first.append(command)
+            left -= weights[at]
+    for at, command in enumerate(looked):
+        if at <= ahead.get(command.slot, -1):
+            continue
+        if left > 0:
+            goes.append(command)
+            left -= weights[at]
+        else:
+            waits.append(command)
+    waits += inbox[LOOKED:]
+    return first + goes, waits
+
+
+def _ahead(looked: Sequence[Command], weights: Sequence[int]) -> dict[int, int]:
+    """Slot → up to which command it goes ahead of the others."""
+    sums: dict[int, int] = {}
+    owners: list[int] = []
+    for command, weight in zip(looked, weights, strict=True):
+        if type(command) is Transact:
+            break
+        session: int = getattr(command, "session", 0)
+        owners.append(session)
+        sums[session] = sums.get(session, 0) + weight
+    sums.pop(0, None)  # grants and confirmations say no session
+    mean = sum(sums.values()) / len(sums) if sums else 0
+    small = {session for session, weight in sums.items() if weight < mean}
+    before: dict[int, int] = {}
+    reach: dict[int, tuple[int, int]] = {}
+    for at, session in enumerate(owners):
+        slot = looked[at].slot
+        before[slot] = here = before.get(slot, 0) + weights[at]
+        if session in small and here <= TURN // 2:
+            reach[slot] = (here, at)
+    left = TURN // 2
+    ahead: dict[int, int] = {}
+    # Those first before whose commands the least stands.
+    for slot, (weight, at) in sorted(reach.items(), key=itemgetter(1)):
+        if (left := left - weight) < 0:
+            break
+        ahead[slot] = at
+    return ahead
+
+
+def _weight(command: Command) -> int:
+    if type(command) is Publish:
+        return 1 + (len(command.run.records) >> 6)
+    return BEGINS if type(command) in _BEGINNING else units(command)
+
+
+_BEGINNING: Final = (Subscribe, Unsubscribe, Disconnect)
 
 
 def beside(rest: Iterable[Command], busy: int | None = None) -> tuple[list[Command], list[Command]]:

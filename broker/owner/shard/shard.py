@@ -120,7 +120,7 @@ class Shard:
         self._ticks = self.steps.kind("tick")
         self._maintenance = self.steps.kind("maintenance")
         self._deferred = Deferred()
-        self._inbox = Inbox(self._deferred, self.wake)
+        self._inbox = Inbox(self._deferred, self.wake, replicas is None)
         self._large: LargeCommit | None = None
         self._behind = Reconfiguring(self.engine if replicas is None else self.engines.get, self._configured)
         self.reads = PageReads(journal, read_io, self.engines, self.wake, self._stop)

@@ -70,6 +70,20 @@ def test_many_come_in_portions_and_the_rest_keeps_its_place(at: Bench) -> None:
     assert taken == [*many, late]
 
 
+def test_in_a_cluster_who_has_little_does_not_wait_behind_who_has_much() -> None:
+    woken: list[None] = []
+    inbox = Inbox(Deferred(), lambda: woken.append(None), alone=False)
+    many = [send(n, n % 7) for n in range(2 * TURN)]
+    other = Publish(9, 8, 1, "r", Routing.ANYCAST, run_of(b"m"))
+    inbox.new += [*many, other]
+    _, first = inbox.take()
+    assert first[0] is other and len(first) == TURN and len(woken) == 1
+    taken = list(first)
+    while inbox.new:
+        taken += inbox.take()[1]
+    assert taken == [other, *many]
+
+
 def test_what_is_left_over_comes_before_what_came_meanwhile(at: Bench) -> None:
     rest, first, late = send(1), Disconnect(1, 7), send(2)
     at.comes(late)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,8 @@ from broker.core.commands import Command, Confirm, Disconnect, Grant, Publish, S
 from broker.core.effects import Deliver, Done
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
-from broker.owner.shard.portions import MOST, TURN, WORK, beside, beside_by_slot, portion, units
+from broker.owner.shard import portions
+from broker.owner.shard.portions import BEGINS, MOST, TURN, WORK, beside, beside_by_slot, portion, shared_out, units
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of
@@ -251,5 +254,66 @@ def test_in_a_cluster_each_slot_keeps_its_order(drawn: list[tuple[int, int, str]
             commands.append(Disconnect(slot, session))
     goes, waits = beside_by_slot(commands, 1)
     assert all(type(it) in (Publish, Settle, Grant) for it in goes), "a turn that has had enough ends nothing whole"
+    for slot in range(4):
+        assert [it for it in [*goes, *waits] if it.slot == slot] == [it for it in commands if it.slot == slot]
+
+
+def begin(slot: int, session: int, consumer: int = 5) -> Subscribe:
+    return Subscribe(slot, session, 1, consumer, "q", Routing.ANYCAST, AckMode.AUTO)
+
+
+def test_in_a_cluster_who_has_little_does_not_wait_behind_who_has_much() -> None:
+    """2,000 wildcards of one client are half a million SUBSCRIBEs: others waited for 1,500 of them, 300 a turn."""
+    wildcards: list[Command] = [begin(slot, 1, 1000 * n + slot) for n in range(20) for slot in range(85)]
+    other, late = send_to(9, 2, 501), Settle(10, 3, 1, 5, [1])
+    goes, waits = shared_out([*wildcards, other, late])
+    mine = [command for command in goes if command.slot in (9, 10)]
+    assert {other, late} <= {*goes} and len(mine) <= 42
+    assert sum(BEGINS if type(command) is Subscribe else 1 for command in goes) <= TURN + BEGINS
+    assert goes[42:] == [command for command in wildcards if command.slot not in (9, 10)][: len(goes) - 42], (
+        "the rest of a turn is by order"
+    )
+    assert len(goes) + len(waits) == len(wildcards) + 2
+    few = [*wildcards[:20], other]
+    assert shared_out(few) == (few, []), "a turn has room for all of it"
+
+
+def test_in_a_cluster_half_of_a_turn_is_for_who_came_first_whoever_has_little() -> None:
+    first: list[Command] = [send_to(1, 1, n) for n in range(2 * TURN)]
+    many: list[Command] = [send_to(slot, session) for session in range(2, 40) for slot in range(2, 12)]
+    goes, _ = shared_out([*first, *many])
+    mine = [command for command in goes if command.session == 1]
+    assert TURN // 2 <= len(mine) < len(goes) == TURN and mine == first[: len(mine)]
+
+
+def test_in_a_cluster_nothing_passes_what_is_of_several_slots() -> None:
+    much: list[Command] = [send_to(1, 1, n) for n in range(TURN)]
+    before, behind = send_to(2, 2), send_to(3, 3)
+    commit = Transact(4, 4, 1, [send_to(3, 4)], (77, 600))
+    goes, waits = shared_out([*much, before, commit, *much, behind])
+    assert goes[0] == before and behind in waits and waits.index(commit) < waits.index(behind)
+
+
+def test_in_a_cluster_one_client_alone_is_served_by_order() -> None:
+    much: list[Command] = [send_to(n % 7, 1, n) for n in range(2 * TURN)]
+    assert shared_out(much) == (much[:TURN], much[TURN:])
+    confirms: list[Command] = [Confirm(1, 5, 1) for _ in range(TURN + 1)]
+    assert shared_out(confirms) == (confirms[:TURN], confirms[TURN:])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), KINDS), max_size=60))
+def test_in_a_cluster_each_slot_keeps_its_order_whoever_goes_first(drawn: list[tuple[int, int, str]]) -> None:
+    commands: list[Command] = []
+    for slot, session, kind in drawn:
+        if kind in ("publish", "settle"):
+            commands.append(send_to(slot, session))
+        elif kind == "grant":
+            commands.append(Grant(slot, 5, 1))
+        else:
+            commands.append(begin(slot, session) if kind == "begin" else Disconnect(slot, session))
+    # As in a turn that has room for a few of them.
+    with mock.patch.object(portions, "TURN", 12):
+        goes, waits = shared_out(commands)
+    assert goes or not commands
     for slot in range(4):
         assert [it for it in [*goes, *waits] if it.slot == slot] == [it for it in commands if it.slot == slot]
