@@ -26,7 +26,7 @@ from ..queue.queue import Queue
 from ..recovery import already_settled
 from ..routing.addresses import delete, forget_consumer
 from ..routing.declare import abandoned
-from ..routing.redelivery import give_back, leave, nack, reject, unreadable
+from ..routing.redelivery import leave, nack, reject, unreadable
 from ..state.slot import Slot, progress
 
 _LENIENT: Final = (Outcome.RETURN, Outcome.UNREADABLE)
@@ -85,7 +85,8 @@ def become(slot: Slot, queue: Queue, taken: Ledger, outcome: Outcome, delay: int
     elif outcome is Outcome.NACK:
         nack(slot, queue, taken, delay, turn)
     elif outcome is Outcome.RETURN:
-        give_back(slot, queue, taken, None, turn)
+        # An aborted transaction may have acknowledged all that its client held, by naming the last one.
+        leave(slot, queue, taken, turn, failed=True)
     elif outcome is Outcome.UNREADABLE:
         unreadable(slot, queue, taken, turn)
     else:

@@ -90,8 +90,9 @@ def give_back(
 
 
 def leave(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn, failed: bool) -> None:
-    """A consumer that held these has ended: they come back, many of them in pieces. Until all are back the queue hands
-    out nothing (dispatch.py), or the younger ones would overtake them; so for everybody else they are still held."""
+    """A consumer that held these has ended, or the transaction that had acknowledged them: they come back, many of them
+    in pieces. Until all are back the queue hands out nothing (dispatch.py), or the younger ones would overtake them; so
+    for everybody else they are still held."""
     # A few at once; a client that held 100,000 must not stop the slot by disconnecting.
     if len(messages) <= BACK or queue.stays():
         give_back(slot, queue, messages, None, turn, failed)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
-from broker.core.commands import Act, Manage, Publish
+from broker.core.commands import Act, Hold, Manage, Publish, Settle
 from broker.core.effects import Deliver
 from broker.engine.consumers.consumer import Consumer
 from broker.engine.dispatch.selective_dispatch import PIECE_NS
 from broker.engine.queue.ended_consumers import BACK
+from broker.engine.routing import redelivery
 from broker.engine.state.slot import LEAST, PIECE
 from broker.selector import compile
 from broker.selector.index import ASKED, BRIEF, Index
 
-from .world import ANYCAST, INDIVIDUAL, World, got, ids, run_of
+from .world import ANYCAST, CLIENT, INDIVIDUAL, World, got, ids, run_of
 
 BACKLOG = PIECE * 5
 
@@ -300,3 +301,26 @@ def test_the_runs_of_a_queue_that_goes_are_freed_some_a_turn(act) -> None:
         assert 0 < left - now <= 1000
         left = now
     assert not budget.graves
+
+
+def test_what_an_aborted_transaction_had_acknowledged_comes_back_in_pieces(monkeypatch):
+    """ACK of the last of 10,000 messages, and ABORT: a step of 10 to 20 ms, each time."""
+    world = World()
+    world.subscribe(1, ack=CLIENT)
+    sent = ids(world.publish("q", *[b"%d" % i for i in range(6000)]))
+    for _ in range(20):
+        sent += ids(world.finish(world.turn()))
+    assert len(sent) == 6000
+    world.do(Hold(7, 1, 0, 1, [sent[-1]]))
+    at_once = []
+    give_back = redelivery.give_back
+
+    def counted(slot, queue, messages, *more, **options):
+        at_once.append(len(messages))
+        give_back(slot, queue, messages, *more, **options)
+
+    monkeypatch.setattr(redelivery, "give_back", counted)
+    world.in_pieces = True
+    again = [world.do(Settle(7, 1, 0, 1, [sent[-1]], Outcome.RETURN)), *rest(world)]
+    assert sum(at_once) == 6000 and max(at_once) <= BACK * 32
+    assert ids([effect for piece in again for effect in piece]) == sent
