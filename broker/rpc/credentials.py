@@ -6,11 +6,12 @@ TLS stays on loopback. Knows no stream.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import ssl
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import grpc
 
@@ -27,11 +28,22 @@ log = logging.getLogger("stampede.rpc")
 
 FILES = ("cluster.ca_file", "cluster.cert_file", "cluster.key_file")
 LOOPBACK = ("localhost", "::1", "[::1]")
+LOOK_S = 1.0
+"""So often the list of revoked certificates is looked at."""
 
 
 def is_loopback(host: str) -> bool:
     """Whether a listening port on `host` can be reached from this machine only."""
     return host in LOOPBACK or host.startswith("127.")
+
+
+class _Files(NamedTuple):
+    """What is in the three files.    looks   what a handshake is made with that is about the certificate alone."""
+
+    ca: bytes
+    cert: bytes
+    key: bytes
+    looks: ssl.SSLContext
 
 
 class Credentials:
@@ -47,7 +59,7 @@ class Credentials:
         self.revoked = self._revoked(settings.crl_file)
         if not self and (self.roles or self.revoked is not None):
             raise ConfigError(f"cluster.role_domain and cluster.crl_file need TLS: set {', '.join(FILES)} too.")
-        self._files: Followed[tuple[bytes, bytes, bytes]] | None = None
+        self._files: Followed[_Files] | None = None
         if self:
             try:
                 self._files = Followed(self._paths, self._load, _told)
@@ -77,38 +89,55 @@ class Credentials:
 
     def is_revoked(self, auth: Mapping[str, Sequence[bytes]]) -> bool:
         """Is that certificate on the list as it was last looked at."""
-        if self.revoked is None:
-            return False
-        return any(issued(pem) in self.revoked.value for pem in auth.get("x509_pem_cert", ()))
+        return any(self.lists(pem) for pem in auth.get("x509_pem_cert", ()))
 
-    def channel(self) -> grpc.ChannelCredentials:
-        """For one dial."""
-        ca, cert, key = self._newest()
-        return grpc.ssl_channel_credentials(ca, key, cert)
+    def lists(self, pem: bytes) -> bool:
+        """The same of one that was seen otherwise."""
+        return self.revoked is not None and issued(pem) in self.revoked.value
+
+    async def follow_list(self, changed: Callable[[], None]) -> None:
+        """Looks at the list again and again, as long as there is one; changed: it is another one."""
+        while (files := self.revoked) is not None:
+            await asyncio.sleep(LOOK_S)
+            before = files.value
+            await asyncio.to_thread(files.look)  # it may be long
+            if files.value is not before:
+                changed()
+
+    def channel(self, only: bytes = b"") -> grpc.ChannelCredentials:
+        """For one dial. only: that certificate (PEM) is trusted, and no other one of our authority."""
+        ca, cert, key, _ = self._newest()
+        return grpc.ssl_channel_credentials(only or ca, key, cert)
+
+    def looking(self) -> ssl.SSLContext:
+        """For a handshake that shows which certificate the other end has (peer_certificate.py)."""
+        return self._newest().looks
 
     def server(self) -> grpc.ServerCredentials:
         """For a listening port; every handshake looks for newer files. Clients must show a certificate."""
-        return grpc.dynamic_ssl_server_credentials(_configuration(*self._newest()), self._renewed, True)
+        return grpc.dynamic_ssl_server_credentials(_configuration(self._newest()), self._renewed, True)
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Called by gRPC in a thread of its own, once per handshake; None: nothing new."""
         assert self._files is not None
         before = self._files.value
         now = self._newest()
-        return None if before == now else _configuration(*now)
+        return None if before is now else _configuration(now)
 
-    def _newest(self) -> tuple[bytes, bytes, bytes]:
+    def _newest(self) -> _Files:
         assert self._files is not None, "asked only where files are set"
         self._files.look()
         return self._files.value
 
-    def _load(self) -> tuple[bytes, bytes, bytes]:
+    def _load(self) -> _Files:
         ca, cert, key = self._paths
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False  # the call that follows is asked for its name
+        context.set_alpn_protocols(["h2"])  # or gRPC does not answer
         # gRPC finds a bad pair only at the first handshake, and says so nowhere.
         context.load_cert_chain(cert, key, password=no_password)
         context.load_verify_locations(ca)
-        return read_whole(ca), read_whole(cert), read_whole(key)
+        return _Files(read_whole(ca), read_whole(cert), read_whole(key), context)
 
 
 _DNS: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
@@ -128,8 +157,8 @@ def _told_of_list(error: OSError | ValueError | None) -> None:
         log.info("list of revoked certificates of components reloaded")
 
 
-def _configuration(ca: bytes, cert: bytes, key: bytes) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration([(key, cert)], ca)
+def _configuration(files: _Files) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(files.key, files.cert)], files.ca)
 
 
 def _told(error: OSError | ValueError | None) -> None:

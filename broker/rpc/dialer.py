@@ -1,5 +1,8 @@
 """Dialing other components: streams over gRPC, one fresh connection each.
 
+Where there is a list of revoked certificates the peer's is looked at first, and the call trusts that one alone
+(peer_certificate.py); who is on the list later loses what is open.
+
 Rule: one attempt per dial, and its outcome is told within the bound; who wants the peer again dials again.
 Knows nothing of what is in a message, nor who is dialled for what.
 """
@@ -7,6 +10,9 @@ Knows nothing of what is in a message, nor who is dialled for what.
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+from typing import Final
 
 import grpc
 import grpc.aio
@@ -18,7 +24,62 @@ from broker.seams.stream import Ended, EndKind, StreamEnd
 
 from .credentials import Credentials
 from .options import CLIENT, SERVICE, keepalive
+from .peer_certificate import certificate_of
 from .streams import GrpcStream
+
+log = logging.getLogger("stampede.rpc")
+
+REVOKED: Final = "its certificate is revoked (cluster.crl_file)"
+
+
+class _Call:
+    """One call, with a channel of its own. It has none yet while the certificate of the peer is looked at.
+
+    shown   that certificate, as PEM; empty: nobody wanted to see it.    ended   there will be no call any more"""
+
+    __slots__ = ("_begun", "_call", "_channel", "_looking", "ended", "shown")
+
+    def __init__(self) -> None:
+        self._channel: grpc.aio.Channel | None = None
+        self._call: grpc.aio.StreamStreamCall | None = None
+        self._begun = asyncio.Event()
+        """There is a call, or there will be none."""
+        self._looking: asyncio.Task[bytes] | None = None
+        self.shown = b""
+        self.ended = False
+
+    def begin(self, channel: grpc.aio.Channel, service: str) -> grpc.aio.StreamStreamCall:
+        self._channel = channel
+        self._call = channel.stream_stream(SERVICE + service.capitalize())()
+        self._begun.set()
+        return self._call
+
+    async def look(self, address: str, credentials: Credentials) -> bool:
+        """Is the peer's certificate none of the revoked ones. Raises OSError."""
+        looking = certificate_of(address, credentials.looking())
+        self._looking = asyncio.get_running_loop().create_task(looking)
+        self.shown = await self._looking
+        return not credentials.lists(self.shown)
+
+    async def write(self, message: bytes) -> None:
+        """Waits until there is a call. Raises what gRPC does."""
+        await self._begun.wait()
+        if self._call is None:
+            raise asyncio.InvalidStateError("there is no call")
+        await self._call.write(message)
+
+    def cancel(self) -> None:
+        """Ends it at once."""
+        self.ended = True
+        if self._call is not None:
+            self._call.cancel()
+        elif self._looking is not None:
+            self._looking.cancel()
+        self._begun.set()
+
+    async def close(self) -> None:
+        if self._channel is not None:
+            await self._channel.close()
 
 
 class GrpcDialer:
@@ -40,54 +101,94 @@ class GrpcDialer:
         self._dial_timeout_s = dial_timeout_s or longest_answer(settings.dead_after_ms / 1000)
         self._steps = steps
         self._streams: dict[GrpcStream, asyncio.Task[None]] = {}
+        self._calls: dict[GrpcStream, _Call] = {}
+        self._following: asyncio.Task[None] | None = None
 
     def dial(self, address: str, service: str, end: StreamEnd) -> GrpcStream:
         """See seams.stream. Must be called in the loop's thread."""
-        channel = self._channel(address)
-        call = channel.stream_stream(SERVICE + service.capitalize())()
-        stream = GrpcStream(self._loop, address, self._steps)
-        stream.start(end, call.write, call.cancel)
-        task = self._loop.create_task(self._run(stream, channel, call))
-        self._streams[stream] = task
+        stream, call = GrpcStream(self._loop, address, self._steps), _Call()
+        if self._credentials.revoked is None:
+            begun = call.begin(self._channel(address), service)
+            stream.start(end, begun.write, call.cancel)
+            running = self._run(stream, call, begun)
+        else:
+            if self._following is None:
+                self._following = self._loop.create_task(self._credentials.follow_list(self._cut_off))
+            stream.start(end, call.write, call.cancel)
+            running = self._run_seen(stream, call, service)
+        self._calls[stream] = call
+        self._streams[stream] = self._loop.create_task(running)
         return stream
 
     async def close(self) -> None:
         """Ends all streams at once; returns when every end has heard of it."""
+        if self._following is not None:
+            self._following.cancel()
         for stream in list(self._streams):
             stream.abort("stopping")
         await asyncio.gather(*self._streams.values())
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
+    def _cut_off(self) -> None:
+        """The list of revoked certificates has changed: whoever is on it now loses what is open."""
+        for stream, call in list(self._calls.items()):
+            if call.shown and self._credentials.lists(call.shown):
+                log.warning("the stream to %s is given up: its certificate is revoked", stream.peer)
+                stream.abort(REVOKED)
+
+    def _channel(self, address: str, only: bytes = b"") -> grpc.aio.Channel:
         if self._credentials:
             # It is asked for its role: a certificate for this host alone may be that of an edge.
             role = (
                 [("grpc.ssl_target_name_override", self._credentials.roles.target)] if self._credentials.roles else []
             )
-            return grpc.aio.secure_channel(address, self._credentials.channel(), options=[*self._options, *role])
+            return grpc.aio.secure_channel(address, self._credentials.channel(only), options=[*self._options, *role])
         return grpc.aio.insecure_channel(address, options=self._options)
 
-    async def _run(self, stream: GrpcStream, channel: grpc.aio.Channel, call: grpc.aio.StreamStreamCall) -> None:
-        late = self._loop.call_later(
-            self._dial_timeout_s, stream.abort, f"unreachable: no answer within {self._dial_timeout_s:g} s",
-            EndKind.UNREACHED,
-        )  # fmt: skip
+    async def _run_seen(self, stream: GrpcStream, call: _Call, service: str) -> None:
+        """As _run(), behind a look at the peer's certificate."""
+        late = self._late(stream)
+        why = Ended("lost", EndKind.LOST)
+        try:
+            if not await call.look(stream.peer, self._credentials):
+                why = Ended(REVOKED, EndKind.LOST)
+                call.cancel()
+        except OSError as error:
+            why = _unreached(error, stream.peer)
+            call.cancel()
+        except asyncio.CancelledError:  # by abort(), whose reason counts
+            call.cancel()
+        late.cancel()
+        if call.ended:
+            await self._over(stream, call, why)
+        else:
+            await self._run(stream, call, call.begin(self._channel(stream.peer, call.shown), service))
+
+    async def _run(self, stream: GrpcStream, call: _Call, begun: grpc.aio.StreamStreamCall) -> None:
+        late = self._late(stream)
         why = Ended("lost", EndKind.LOST)
         try:
             # The peer sends its metadata when its event loop has taken the stream.
-            await call.initial_metadata()
+            await begun.initial_metadata()
             late.cancel()
-            why = await stream.read_all(call.read)
+            why = await stream.read_all(begun.read)
         except grpc.RpcError as error:
             why = _explained(error, stream.peer)
         except (asyncio.CancelledError, asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.InternalError):
             pass  # cancelled by abort(), whose reason counts
         finally:
             late.cancel()
-            del self._streams[stream]
-            stream.finish(why)
-            call.cancel()
-            await stream.written()
-            await channel.close()
+            await self._over(stream, call, why)
+
+    def _late(self, stream: GrpcStream) -> asyncio.TimerHandle:
+        why = f"unreachable: no answer within {self._dial_timeout_s:g} s"
+        return self._loop.call_later(self._dial_timeout_s, stream.abort, why, EndKind.UNREACHED)
+
+    async def _over(self, stream: GrpcStream, call: _Call, why: Ended) -> None:
+        del self._streams[stream], self._calls[stream]
+        stream.finish(why)
+        call.cancel()
+        await stream.written()
+        await call.close()
 
 
 def _explained(error: grpc.RpcError, address: str) -> Ended:
@@ -99,3 +200,10 @@ def _explained(error: grpc.RpcError, address: str) -> Ended:
     if code is grpc.StatusCode.PERMISSION_DENIED:
         return Ended(f"refused: {details}", EndKind.FOREIGN)  # it lives: nobody need think that it has died
     return Ended(f"lost: {code.name} {details}", EndKind.LOST)
+
+
+def _unreached(error: OSError, address: str) -> Ended:
+    # Of several addresses of a name asyncio tells all numbers in one text.
+    if isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(error):
+        return Ended(f"refused: nobody listens at {address}", EndKind.REFUSED)
+    return Ended(f"lost: {error}", EndKind.LOST)

@@ -15,9 +15,7 @@ import grpc
 import grpc.aio
 
 from broker.config.settings import ClusterSettings
-from broker.core.certificates import Issued
 from broker.core.errors import ConfigError
-from broker.seams.following import Followed
 from broker.seams.steps import StepKindStats
 from broker.seams.stream import EDGE_SERVICE, REPLICA_SERVICE, Acceptor, Ended, EndKind
 
@@ -29,8 +27,6 @@ log = logging.getLogger("stampede.rpc")
 
 SERVICES = {SERVICE + name.capitalize(): name for name in (EDGE_SERVICE, REPLICA_SERVICE)}
 MAX_REMEMBERED_HOSTS = 256
-LOOK_S = 1.0
-"""So often the list of revoked certificates is looked at."""
 
 
 class GrpcServer:
@@ -72,19 +68,16 @@ class GrpcServer:
             ) from error
         await self._server.start()
         if self._credentials.revoked is not None:
-            self._looking = asyncio.get_running_loop().create_task(self._look(self._credentials.revoked))
+            looking = self._credentials.follow_list(self._cut_off)
+            self._looking = asyncio.get_running_loop().create_task(looking)
         return int(port)
 
-    async def _look(self, files: Followed[frozenset[Issued]]) -> None:
-        """At the list of revoked certificates: whoever is on it now loses what is open."""
-        while True:
-            await asyncio.sleep(LOOK_S)
-            before = files.value
-            await asyncio.to_thread(files.look)  # it may be long
-            for stream, auth in list(self._streams.items()) if files.value is not before else ():
-                if self._credentials.is_revoked(auth):
-                    log.warning("%s is cut off: its certificate is revoked", stream.peer)
-                    stream.abort("its certificate is revoked")
+    def _cut_off(self) -> None:
+        """The list of revoked certificates has changed: whoever is on it now loses what is open."""
+        for stream, auth in list(self._streams.items()):
+            if self._credentials.is_revoked(auth):
+                log.warning("%s is cut off: its certificate is revoked", stream.peer)
+                stream.abort("its certificate is revoked")
 
     async def stop(self) -> None:
         """Ends all streams at once and stops listening; returns when every end has heard of it."""

@@ -33,7 +33,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     folder = tmp_path_factory.mktemp("pki")
     ca, other = authority(folder, "ca"), authority(folder, "other-ca")
     roles = {
-        who: issued(folder, who, ca, names=(f"{who.split('-')[0]}.{DOMAIN}",)) for who in ("owner", "edge", "edge-lost")
+        who: issued(folder, who, ca, names=(f"{who.split('-')[0]}.{DOMAIN}",))
+        for who in ("owner", "edge", "edge-lost", "owner-2")
     }
     return {
         "ca": ca, "ours": issued(folder, "ours", ca), "other": other, "theirs": issued(folder, "theirs", other), **roles
@@ -93,7 +94,9 @@ def cluster(files: Files, locked_etcd: LocalServer, request: pytest.FixtureReque
         crl = revocations(files["ca"][0].parent, files["ca"])
         for process in cluster.processes:
             process.settings |= {
-                **component(files, "ca", process.kind), "cluster.role_domain": DOMAIN, "cluster.crl_file": crl,
+                # One of the owners has a certificate of its own, which the last test takes back.
+                **component(files, "ca", process.id if process.id in files else process.kind),
+                "cluster.role_domain": DOMAIN, "cluster.crl_file": crl,
                 "etcd.user": process.kind,
             }  # fmt: skip
         cluster.etcdctl = [*etcdctl(locked_etcd, files), "--user", f"operator:{PASSWORD}"]
@@ -224,3 +227,21 @@ def test_an_edge_without_a_certificate_of_ours_serves_nobody(cluster, files, own
         cluster.settings = before
         edge.kill()
         edge.close()
+
+
+def test_an_owner_whose_certificate_is_revoked_is_cut_off_and_others_lead(cluster, files):
+    """The last one here: its owner stays outside. Nobody is restarted."""
+    lost = cluster.owners[2]
+    assert lost.id == "owner-2"
+    revocations(files["ca"][0].parent, files["ca"], files["owner-2"][0])
+    for process in (*cluster.edges, *cluster.owners[:2]):
+        until(lambda log=process.log: "its certificate is revoked" in log(), lambda log=process.log: log()[-2000:], 60)
+    queues = [f"/queue/revoked.{number}" for number in range(24)]
+    with Client(cluster.edges[0].port, timeout=60) as writer, Client(cluster.edges[1].port, timeout=60) as reader:
+        writer.connect()
+        reader.connect()
+        for number, queue in enumerate(queues):
+            reader.subscribe(queue, id=str(number))
+            writer.publish(queue, b"x", persistent="true")
+        assert sorted(frame["destination"] for frame in reader.messages(len(queues), timeout=60)) == sorted(queues)
+    assert all(process.running for process in cluster.processes), "it is cut off, and nobody has ended for it"

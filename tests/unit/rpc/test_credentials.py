@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import ssl
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +14,11 @@ import pytest
 from broker.config.settings import ClusterSettings
 from broker.core.errors import ConfigError
 from broker.rpc.dialer import GrpcDialer
+from broker.rpc.peer_certificate import certificate_of
 from broker.rpc.server import GrpcServer
 from broker.seams.stream import EndKind
 from tests.abuse.certificates import authority, issued, revocations
+from tests.harness import free_ports
 from tests.harness.secrets import self_signed
 from tests.harness.waiting import eventually
 from tests.unit.rpc.stream_world import Doors, End, joined
@@ -167,7 +171,7 @@ async def test_who_is_called_is_asked_for_his_role_too(roles, who):
 
 
 async def test_a_certificate_that_is_revoked_loses_what_is_open_and_comes_in_no_more(roles, monkeypatch):
-    monkeypatch.setattr("broker.rpc.server.LOOK_S", 0.05)
+    monkeypatch.setattr("broker.rpc.credentials.LOOK_S", 0.05)
     folder, ca = roles["folder"], roles["authority"]
     crl = revocations(folder, ca)
     server, doors, address = await serving(as_(roles, "owner", crl_file=str(crl)))
@@ -187,6 +191,73 @@ async def test_a_certificate_that_is_revoked_loses_what_is_open_and_comes_in_no_
     await dialer.close()
     await other.close()
     await server.stop()
+
+
+async def test_who_is_dialled_loses_what_is_open_when_its_certificate_is_revoked_and_is_dialled_in_vain(
+    roles, monkeypatch
+):
+    monkeypatch.setattr("broker.rpc.credentials.LOOK_S", 0.05)
+    folder, ca = roles["folder"], roles["authority"]
+    lost = issued(folder, "owner-lost", ca, names=("owner.stampede.internal",))
+    crl = revocations(folder, ca)
+    stolen, its, there = await serving(replace(tls(ca[0], lost), role_domain=DOMAIN))
+    good, doors, here = await serving(as_(roles, "owner"))
+    dialer = GrpcDialer(as_(roles, "edge", crl_file=str(crl)), asyncio.get_running_loop())
+    mine, its_end = await joined(dialer, its, there)
+    other, _ = await joined(dialer, doors, here)
+    mine.stream.send(b"x" * 300_000)
+    await its_end.until(lambda end: end.messages)
+    revocations(folder, ca, lost[0])
+    assert "revoked" in await mine.end()
+    again = End()
+    dialer.dial(there, "edge", again).send(b"let me in")
+    assert "revoked" in await again.end() and again.kinds == [EndKind.LOST]
+    assert len(its.ends) == 1 and not other.closed
+    third, at_door = await joined(dialer, doors, here)
+    at_door.stream.send(b"as before")
+    await third.until(lambda end: end.messages == [b"as before"])
+    await dialer.close()
+    await good.stop()
+    await stolen.stop()
+
+
+async def test_who_shows_a_good_certificate_and_answers_with_another_is_not_spoken_to(roles, monkeypatch):
+    """Somebody on the way who has a key whose certificate is revoked, and lets our look at it through to the owner."""
+    folder, ca = roles["folder"], roles["authority"]
+    lost = issued(folder, "owner-between", ca, names=("owner.stampede.internal",))
+    crl = revocations(folder, ca, lost[0])
+    stolen, its, there = await serving(replace(tls(ca[0], lost), role_domain=DOMAIN))
+    good, _, here = await serving(as_(roles, "owner"))
+
+    async def looked_elsewhere(address: str, context: ssl.SSLContext) -> bytes:
+        return await certificate_of(here, context)
+
+    monkeypatch.setattr("broker.rpc.dialer.certificate_of", looked_elsewhere)
+    assert (await outcome(as_(roles, "edge", crl_file=str(crl)), there)).startswith(("lost", "unreachable"))
+    assert not its.ends
+    await good.stop()
+    await stolen.stop()
+
+
+async def test_with_a_list_of_revoked_certificates_a_dial_ends_as_it_does_without_one(roles):
+    crl = revocations(roles["folder"], roles["authority"])
+    (port,) = free_ports(1)
+    dialer, end = GrpcDialer(as_(roles, "edge", crl_file=str(crl)), asyncio.get_running_loop()), End()
+    dialer.dial(f"localhost:{port}", "edge", end)
+    await end.end()
+    assert end.kinds == [EndKind.REFUSED]
+    aborted, silent = End(), socket.create_server(("127.0.0.1", 0))  # the kernel takes connections, and nobody speaks
+    address = f"127.0.0.1:{silent.getsockname()[1]}"
+    stream = dialer.dial(address, "edge", aborted)
+    stream.send(b"nobody listens")
+    await asyncio.sleep(0)
+    stream.abort("given up", EndKind.UNREACHED)
+    assert await aborted.end() == "given up" and aborted.kinds == [EndKind.UNREACHED]
+    late = End()
+    dialer.dial(address, "edge", late)
+    await dialer.close()
+    assert late.closed == ["stopping"]
+    silent.close()
 
 
 def test_roles_and_lists_without_tls_are_refused(roles):
