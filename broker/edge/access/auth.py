@@ -41,6 +41,8 @@ MAX_WAITING = 1000
 """Checks waiting for a thread; beyond it those of the address with the most are refused (20 s of work for two)."""
 MAX_REMEMBERED = 10_000
 """Right passcodes remembered, 150 bytes each."""
+TRY_S = 0.05
+"""What a try before its turn takes, until there was one (login_queue.py)."""
 MAX_SHOWN = 100
 """Characters of a login that are shown to who sent it."""
 # Of a random passcode that nobody kept: what unknown users are checked against, so that they take as long.
@@ -142,8 +144,11 @@ class TableAuthenticator:
         self._key = token(32).encode()
         self._right: dict[bytes, Principal] = {}
         self._checks: dict[bytes, tuple[Check, asyncio.Future[Principal | None]]] = {}
-        self._penalties = Penalties(clock, sleep)
-        self._turns = LoginQueue(threads, MAX_WAITING, self._penalties.blocked, self._penalties.suspect)
+        self._clock = clock
+        self._sleep = sleep
+        self._penalties = penalties = Penalties(clock, sleep)
+        self._turns = LoginQueue(threads, MAX_WAITING, penalties.blocked, penalties.suspect, penalties.may_try)
+        self._try_took = TRY_S
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="login")
 
     @property
@@ -233,6 +238,10 @@ class TableAuthenticator:
         if known is not None:
             return known
         address, name = pair
+        if self._turns.busy and self._turns.can_try and not self._penalties.proven(pair):
+            known = await self._try_first(digest, login, passcode, pair)
+            if known is not None:
+                return known
         waiting = self._checks.get(digest)
         if waiting is None:
             check = Check(name)
@@ -244,6 +253,53 @@ class TableAuthenticator:
         else:
             self._turns.wait(waiting[0], address, self._penalties.proven(pair), paid)
         return await asyncio.shield(waiting[1])
+
+    async def _try_first(self, digest: bytes, login: str, passcode: str, pair: Pair) -> Principal | None:
+        """Who has the right passcode need not wait behind a storm of names that nobody has (login_queue.py). None: it
+        was not tried, or is wrong, and has its turn as if nobody had looked. So that this takes as long for a name that
+        nobody has, such a login waits for what the last try took."""
+        if not self._penalties.may_try(pair):
+            return None
+        users, began = self._users, self._clock.monotonic()
+        user = users.get(login)
+        if user is None:
+            await self._sleep(self._try_took)
+            self._penalties.tried(pair)
+            return None
+        check = Check(pair[1])
+        self._turns.try_first(check, pair[0])
+        right, loop = "", asyncio.get_running_loop()
+        hashes, shared = _hashes(user), self._shared
+        try:
+            for each in hashes:
+                if shared is not None and await shared.known(_proof(each, login, passcode)):
+                    return self._found(digest, user, each) if self._users is users else None
+            await check.granted
+            if (known := self._right.get(digest)) is not None:
+                return known  # many came at once
+            for each in hashes:
+                if await loop.run_in_executor(self._pool, verify, each, passcode):
+                    right = each
+                    break
+        except RefusedError:
+            return None
+        finally:
+            self._turns.over(check)
+        if not right:
+            self._try_took = self._clock.monotonic() - began
+            self._penalties.tried(pair)
+        elif self._users is users:
+            if shared is not None:
+                shared.remember(_proof(right, login, passcode))
+            return self._found(digest, user, right)
+        return None
+
+    def _found(self, digest: bytes, user: User, right: str) -> Principal:
+        """The passcode is right, by that hash."""
+        if len(self._right) >= MAX_REMEMBERED:
+            del self._right[next(iter(self._right))]
+        principal = self._right[digest] = Principal(user.name, user.groups, hash(right))
+        return principal
 
     def _checked(self, digest: bytes, check: Check, answer: asyncio.Future[Principal | None]) -> None:
         # After a change of the users there may be a newer one in its place.
@@ -265,10 +321,7 @@ class TableAuthenticator:
             return await self._check(login, passcode, pair, True)
         if user is None or right not in hashes:
             return None
-        if len(self._right) >= MAX_REMEMBERED:
-            del self._right[next(iter(self._right))]
-        principal = self._right[digest] = Principal(user.name, user.groups, hash(right))
-        return principal
+        return self._found(digest, user, right)
 
     async def _find(self, check: Check, hashes: tuple[str, ...], login: str, passcode: str) -> str:
         """Which of these hashes the passcode is right for, "" of none. Other edges are asked before its turn comes."""

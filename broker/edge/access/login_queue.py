@@ -9,6 +9,11 @@ A storm from a thousand addresses has a thousand turns, though, and all of them 
 who never came in whoever is no suspect goes first, and gets three turns of four: nobody was wrong lately from his
 address, and nobody again and again for his name from wherever. A suspect waits behind, and is refused nothing for that.
 
+Who storms from a thousand new addresses is no suspect before each was wrong once. So where a check would have to wait
+the passcode of who is no suspect is tried first, in a lane of its own, if the name is one that has a passcode at all:
+such a storm has no right names to say. What is right is in then; what is not waits as if it had not been tried, and
+auth.py sees to it that a name nobody has takes as long to be told no.
+
 Wrong passcodes earn waits by name and address. An address as a whole earns them after many failures (one guess each for
 many names), and then only for names that never came in from there: those behind one balancer do not pay for others.
 
@@ -43,12 +48,16 @@ PROVEN_TURNS = 4
 """Every so many turns one is for those who never came in, however many others wait."""
 SUSPECT_TURNS = 4
 """… and of those turns every so many one is for suspects."""
+TRY_TURNS = 4
+"""Of the turns of those who never came in every so many one is for checks that are in their place, not tried first."""
 BUSY = "too many logins at once; try again in a few seconds"
 
 Pair = tuple[str, str]
 """(address, name)"""
 ALL = "\n"
 """All names of an address, or all addresses of a name; no login can be called that."""
+TRIED: Final = "\n\n"
+"""The same of passcodes that were tried before their turn. Counted apart: a name that nobody has must earn no less."""
 
 
 def busy() -> RefusedError:
@@ -63,7 +72,8 @@ class CheckState(Enum):
     GRANTED = "granted"
     """It has a thread and no place: others of its address move up."""
     REFUSED = "refused"
-    """It has neither: all its places went to others, or the broker ends. Those who asked are told to try again."""
+    """It has neither: all its places went to others, or the broker ends. Those who asked are told to try again (or wait
+    for their turn, if it was tried before that)."""
     OVER = "over"
     """It has neither: it is known whether the passcode is right, or nobody asks any more."""
 
@@ -75,7 +85,8 @@ LOGIN_CHECK: Final = StateTable(
     {
         CheckState.WAITING: {
             CheckState.GRANTED: "a thread is free, and it is its turn",
-            CheckState.REFUSED: "its last place goes to another, or the broker ends",
+            CheckState.REFUSED: "its last place goes to another, it may not be tried before its turn any more, or the "
+            "broker ends",
             CheckState.OVER: "another edge has found it right, or nobody asks any more",
         },
         CheckState.GRANTED: {CheckState.OVER: "the thread has its answer, or nobody asks any more"},
@@ -109,7 +120,7 @@ class Check:
         self.state = LOGIN_CHECK.to(self.state, CheckState.REFUSED)
         if error is None:
             self.granted.cancel()
-        else:
+        elif not self.granted.done():  # as in grant()
             self.granted.set_exception(error)
 
     def end(self) -> None:
@@ -119,21 +130,48 @@ class Check:
 
 class LoginQueue:
     """threads: checks at a time. most: that may wait. blocked: has the pair earned a wait meanwhile. suspect: has
-    somebody been wrong from this address, or for this name."""
+    somebody been wrong from this address, or for this name. may_try: before its turn."""
 
     def __init__(
-        self, threads: int, most: int, blocked: Callable[[Pair], bool], suspect: Callable[[Pair], bool]
+        self,
+        threads: int,
+        most: int,
+        blocked: Callable[[Pair], bool],
+        suspect: Callable[[Pair], bool],
+        may_try: Callable[[Pair], bool] = lambda pair: True,
     ) -> None:
         self._free = threads
         self._blocked = blocked
         self._suspect = suspect
+        self._may_try = may_try
         self._proven: dict[Check, None] = {}
         self._strangers: dict[str, dict[Check, None]] = {}
         """By address; the address whose turn is next comes first."""
         self._suspects: dict[str, dict[Check, None]] = {}
         """The same of those who were suspects when they came, or when their turn was."""
+        self._tries: dict[str, dict[Check, None]] = {}
+        """Those that are tried first, as _strangers; they have no place."""
+        self._tried_from: dict[Check, str] = {}
+        """The address of each of them."""
         self._places: Places[tuple[str, Check]] = Places(most)
-        self._turn = self._strange_turn = 0
+        self._turn = self._try_turn = self._strange_turn = 0
+
+    @property
+    def busy(self) -> bool:
+        """A check would have to wait."""
+        return not self._free
+
+    @property
+    def can_try(self) -> bool:
+        """There is room for one more that is tried before its turn."""
+        return len(self._tried_from) < self._places.most
+
+    def try_first(self, check: Check, address: str) -> None:
+        """It waits in the lane of those that are tried before their turn. It is refused there when somebody turns out
+        to have been wrong meanwhile; that says nothing of its turn."""
+        self._tries.setdefault(address, {})[check] = None
+        self._tried_from[check] = address
+        self._next()
 
     def wait(self, check: Check, address: str, proven: bool, paid: bool) -> None:
         """It waits as this address' now, too. Raises RefusedError if that has waiting what it may have."""
@@ -181,11 +219,13 @@ class LoginQueue:
 
     def close(self) -> None:
         """Nothing that waits will have its turn."""
-        lanes = (*self._strangers.values(), *self._suspects.values())
+        lanes = (*self._tries.values(), *self._strangers.values(), *self._suspects.values())
         waiting = [*self._proven, *(check for queue in lanes for check in queue)]
         for check in dict.fromkeys(waiting):  # one may wait as several addresses'
             check.refuse()
         self._proven.clear()
+        self._tries.clear()
+        self._tried_from.clear()
         self._strangers.clear()
         self._suspects.clear()
 
@@ -200,9 +240,26 @@ class LoginQueue:
 
     def _pick(self) -> Check | None:
         self._turn += 1
-        if self._proven and (not (self._strangers or self._suspects) or self._turn % PROVEN_TURNS):
+        others = self._strangers or self._suspects
+        if self._proven and (not (others or self._tries) or self._turn % PROVEN_TURNS):
             return next(iter(self._proven))
-        return self._stranger() or next(iter(self._proven), None)
+        self._try_turn += 1
+        first = self._tried() if not others or self._try_turn % TRY_TURNS else None
+        return first or self._stranger() or self._tried() or next(iter(self._proven), None)
+
+    def _tried(self) -> Check | None:
+        """Of those that are tried before their turn: addresses take turns. Who may not any more leaves the lane, so
+        this takes as many steps as it is long at most."""
+        while self._tries:
+            address = next(iter(self._tries))
+            queue = self._tries.pop(address)
+            self._tries[address] = queue  # behind all others
+            check = next(iter(queue))
+            if self._may_try((address, check.name)):
+                return check
+            self._leave(check)
+            check.refuse(busy())
+        return None
 
     def _stranger(self) -> Check | None:
         """Of those who never came in, whose turn it is. Each is looked at once and leaves its lane, so this takes as
@@ -234,6 +291,9 @@ class LoginQueue:
 
     def _leave(self, check: Check) -> None:
         self._proven.pop(check, None)
+        tried_from = self._tried_from.pop(check, None)
+        if tried_from is not None:
+            _take(self._tries, tried_from, check)
         for address in check.entries:
             self._remove(address, check)
         check.entries.clear()
@@ -258,7 +318,7 @@ class Penalties:
         self._clock = clock
         self._sleep = sleep
         self._failures: dict[Pair, tuple[int, float]] = {}
-        """(address, name), (address, ALL) or (ALL, name) → (how many, when last); oldest first."""
+        """(address, name), (address, ALL), (ALL, name), and as many of TRIED → (how many, when last); oldest first."""
         self._waiting: set[Pair] = set()
         self._proven: dict[Pair, None] = {}
 
@@ -290,8 +350,21 @@ class Penalties:
         address, name = pair
         return self._over((address, ALL), 0) > 0 or self._over((ALL, name), FREE_FAILURES) > 0
 
+    def may_try(self, pair: Pair) -> bool:
+        """May its passcode be tried before its turn."""
+        address, name = pair
+        tried = self._over((address, TRIED), 0) > 0 or self._over((TRIED, name), FREE_FAILURES) > 0
+        return not tried and not self.suspect(pair)
+
+    def tried(self, pair: Pair) -> None:
+        """It was, and was not right."""
+        self._count((pair[0], TRIED), (TRIED, pair[1]))
+
     def failed(self, pair: Pair) -> None:
-        for key in (pair, (pair[0], ALL), (ALL, pair[1])):
+        self._count(pair, (pair[0], ALL), (ALL, pair[1]))
+
+    def _count(self, *keys: Pair) -> None:
+        for key in keys:
             count, _ = self._failures.pop(key, (0, 0.0))
             if len(self._failures) >= MAX_KEPT:
                 del self._failures[next(iter(self._failures))]
@@ -305,6 +378,7 @@ class Penalties:
             del self._proven[pair]
         else:
             self._failures.pop((pair[0], ALL), None)
+            self._failures.pop((pair[0], TRIED), None)
         if len(self._proven) >= MAX_KEPT:
             del self._proven[next(iter(self._proven))]
         self._proven[pair] = None

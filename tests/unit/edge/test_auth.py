@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from broker.edge.access.auth import (
 from broker.edge.access.users import User, add_user, save_users
 from broker.edge.destinations.directory import Directory, LocalNames
 from broker.edge.edge import Edge
+from tests.harness.waiting import eventually
 
 from .bench import Port
 from .test_acceptor import Socket, Time
@@ -263,8 +265,13 @@ async def test_a_penalised_address_gets_one_login_at_a_time(world: World) -> Non
 
 async def test_a_flood_of_different_passcodes_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.auth._turns._places.most = 10
-    answers = await asyncio.gather(*(world.login("ada", f"guess {i}", f"10.0.0.{i}:1") for i in range(50)))
+    answers = await asyncio.gather(*(world.login("eve", f"guess {i}", f"10.0.0.{i}:1") for i in range(50)))
     assert (answers.count(login_queue.BUSY), len(world.checks.seen)) == (38, 12), "two are at it, ten wait"
+    before = len(world.checks.seen)
+    answers = await asyncio.gather(*(world.login("ada", f"guess {i}", f"10.0.1.{i}:1") for i in range(50)))
+    assert len(world.checks.seen) <= before + 12 + 10 and answers.count(login_queue.BUSY) >= 28, (
+        "ten more are tried first"
+    )
 
 
 async def test_990_wrong_logins_at_once_keep_nobody_out(world: World) -> None:
@@ -276,6 +283,61 @@ async def test_990_wrong_logins_at_once_keep_nobody_out(world: World) -> None:
     answers = await asyncio.gather(*flood)
     assert answers.count(login_queue.BUSY) > 900 and len(world.checks.seen) < 100
     assert await world.login("bob", "b", "10.0.0.1:1") == Principal("bob", ("bobs",))
+
+
+class Held(Checks):
+    """The passcode "hold" keeps its thread until the test lets it go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def __call__(self, hash: str, passcode: str) -> bool:
+        if passcode == "hold":
+            self.go.wait(60)
+        return super().__call__(hash, passcode)
+
+
+@pytest.fixture
+async def stormy(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Both threads are taken, and 200 wrong logins wait, each of a new address for a name that nobody has."""
+    world.checks = held = Held()
+    monkeypatch.setattr(auth, "verify", held)
+    storm = [asyncio.ensure_future(world.login(f"eve{i}", "hold", f"10.1.0.{i}:1")) for i in range(2)]
+    await asyncio.sleep(0)
+    storm += [asyncio.ensure_future(world.login(f"eve{i}", "guess", f"10.1.0.{i}:1")) for i in range(2, 202)]
+    await eventually(lambda: len(world.auth._turns._places) == 200)
+    yield world, held
+    held.go.set()
+    for each in storm:
+        each.cancel()
+    await asyncio.gather(*storm, return_exceptions=True)
+
+
+async def test_the_right_passcode_is_not_behind_a_storm_of_names_that_nobody_has(stormy: tuple[World, Held]) -> None:
+    world, held = stormy
+    came = asyncio.ensure_future(world.login("ada", "right", "10.9.0.1:1"))
+    await eventually(lambda: world.auth._turns._tried_from)
+    held.go.set()
+    assert await came == Principal("ada", ("adas",))
+    assert len(held.seen) < 20, "it was not behind them"
+
+
+async def test_a_wrong_passcode_waits_for_its_turn_whether_there_is_such_a_user_or_not(
+    stormy: tuple[World, Held],
+) -> None:
+    world, held = stormy
+    before = len(world.slept)
+    wrong = [asyncio.ensure_future(world.login(name, "no", f"10.9.0.{i}:1")) for i, name in enumerate(("ada", "eve"))]
+    await eventually(lambda: len(world.auth._turns._places) == 201 and world.auth._turns._tried_from)
+    assert len(world.slept) == before + 1, "who is not there waits for what a try takes"
+    held.go.set()
+    answers = await asyncio.gather(*wrong)
+    assert answers == [auth.refusal("ada"), auth.refusal("eve")]
+    assert len(held.seen) > 200, "both were behind the storm"
+    checked = sorted(hash for hash, passcode in held.seen if passcode == "no")
+    assert checked == sorted(["$argon2id$right", "$argon2id$right", NOBODY]), "a try, and a turn of each"
+    assert not any(world.auth._penalties.may_try((f"10.9.0.{i}", "bob")) for i in range(2))
 
 
 async def test_a_new_user_costs_no_check_of_those_who_are_in(world: World) -> None:

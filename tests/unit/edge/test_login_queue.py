@@ -20,7 +20,11 @@ class Desk:
     def __init__(self, most: int = 1000, threads: int = 1) -> None:
         self.blocked: set[tuple[str, str]] = set()
         self.suspects: Callable[[str], bool] = lambda address: False
-        self.turns = LoginQueue(threads, most, lambda pair: pair in self.blocked, lambda pair: self.suspects(pair[0]))
+        self.may_try: Callable[[str], bool] = lambda address: True
+        self.turns = LoginQueue(
+            threads, most, lambda pair: pair in self.blocked, lambda pair: self.suspects(pair[0]),
+            lambda pair: self.may_try(pair[0]),
+        )  # fmt: skip
         self.checks: list[Check] = []
         self.done: list[Check] = []
 
@@ -28,6 +32,12 @@ class Desk:
         check = Check(name)
         self.checks.append(check)
         self.turns.wait(check, address, proven, paid)
+        return check
+
+    def try_first(self, address: str, name: str = "ada") -> Check:
+        check = Check(name)
+        self.checks.append(check)
+        self.turns.try_first(check, address)
         return check
 
     def order(self) -> list[Check]:
@@ -173,6 +183,54 @@ async def test_a_place_of_a_suspect_goes_to_who_is_none_and_to_no_other_suspect(
     assert all(isinstance(one.granted.exception(), RefusedError) for one in storm)
 
 
+async def test_who_is_tried_first_is_before_a_storm_of_a_thousand_new_addresses_and_stops_nobody():
+    desk = Desk()
+    storm = [desk.ask(f"attacker {number}") for number in range(900)]
+    client = desk.try_first("client")
+    order = desk.order()
+    assert order.index(client) <= 2 and set(storm) <= set(order)
+    desk = Desk()
+    desk.ask("x")
+    for number in range(100):
+        desk.try_first(f"client {number}")
+    stranger = desk.ask("stranger")
+    assert desk.order().index(stranger) <= 4
+    assert not desk.turns._tries and not desk.turns._tried_from
+
+
+async def test_addresses_take_turns_at_being_tried_first_and_have_room_of_their_own():
+    desk = Desk(most=10)
+    desk.ask("x")
+    flood = [desk.try_first("attacker") for _ in range(9)]
+    assert desk.turns.can_try
+    client = desk.try_first("client")
+    assert not desk.turns.can_try and desk.turns.busy
+    place = desk.ask("elsewhere")  # they take no place of those who wait
+    order = desk.order()
+    assert order.index(client) <= 3 and place in order and set(flood) <= set(order)
+
+
+async def test_who_may_not_be_tried_any_more_is_told_when_his_turn_comes_and_one_who_has_gone_leaves_nothing():
+    desk = Desk()
+    desk.ask("x")
+    flood = [desk.try_first(f"attacker {number}") for number in range(50)]
+    client = desk.try_first("client")
+    gone = desk.try_first("client")
+    gone.granted.cancel()
+    desk.turns.over(gone)
+    desk.checks.remove(gone)
+    late = desk.try_first("attacker who has gone, too")
+    late.granted.cancel()
+    desk.checks.remove(late)
+    desk.may_try = lambda address: address == "client"
+    assert desk.order()[1:] == [client] and late.state is CheckState.REFUSED
+    assert all(isinstance(one.granted.exception(), RefusedError) for one in flood)
+    assert not desk.turns._tries and not desk.turns._tried_from
+    last = desk.ask("x"), desk.try_first("client")
+    desk.turns.close()
+    assert last[1].granted.cancelled()
+
+
 class Office:
     def __init__(self) -> None:
         self.clock = Clock()
@@ -221,6 +279,23 @@ async def test_a_suspect_is_whose_address_or_name_was_wrong_and_only_for_a_while
     assert penalties.suspect(("b", "ada")) and not penalties.suspect(("b", "bob"))
     office.clock.now += FORGET_S + 1
     assert not penalties.suspect(("a", "bob")) and not penalties.suspect(("b", "ada"))
+
+
+async def test_who_was_tried_and_wrong_is_not_tried_again_for_a_while():
+    office = Office()
+    penalties = office.penalties
+    penalties.tried(("a", "ada"))
+    assert not penalties.may_try(("a", "bob")) and penalties.may_try(("b", "ada"))
+    assert not penalties.suspect(("a", "bob")) and not penalties.blocked(("a", "ada")), "its turn is what counts"
+    for number in range(3):
+        penalties.tried((f"botnet {number}", "ada"))
+    assert not penalties.may_try(("b", "ada")) and penalties.may_try(("b", "bob"))
+    penalties.failed(("c", "bob"))
+    assert not penalties.may_try(("c", "eve"))
+    penalties.succeeded(("a", "ada"))
+    assert penalties.may_try(("a", "bob"))
+    office.clock.now += FORGET_S + 1
+    assert penalties.may_try(("b", "ada")) and penalties.may_try(("c", "eve"))
 
 
 async def test_a_check_is_one_thing_after_another():
