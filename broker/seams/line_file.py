@@ -3,13 +3,17 @@
 Whoever moves or removes it (logrotate) need tell nobody: where it stood a new one is begun with the next line. A line
 that was on its way at that moment is in the file that was moved: none is lost, and none is in both.
 
+What a full disk has cut off stays as half a line, whoever wrote it, and the next line begins below it.
+
 Rule: a line is written whole, and at once; nothing waits in memory. Must not know what the lines say.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import time
 
 
 class LineFile:
@@ -22,8 +26,6 @@ class LineFile:
         self._keep = max(keep, 1)
         self._fd = -1
         self._stuck = ""
-        self._torn = False
-        """Its last line is not whole: the disk was full."""
         self._open()
 
     def write(self, line: bytes) -> None:
@@ -33,14 +35,10 @@ class LineFile:
             self._open()
         elif self._most and size and size + len(line) > self._most:
             self._turn()
-        left = memoryview(b"\n" + line if self._torn else line)
-        try:
-            while left:
-                left = left[os.write(self._fd, left) :]
-        except OSError:
-            self._torn = self._torn or len(left) < len(line)
-            raise
-        self._torn = False
+        whole = b"\n" + line if self._torn() else line
+        if os.write(self._fd, whole) < len(whole):
+            # The rest is not sent after it: another process may have begun a line by then.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def stuck(self) -> str:
         """Why it could not be put aside; said once."""
@@ -54,8 +52,7 @@ class LineFile:
 
     def _open(self) -> None:
         self.close()
-        self._torn = False
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _size(self) -> int | None:
         """None: another file stands there by now, or none."""
@@ -67,6 +64,16 @@ class LineFile:
             return None
         own = os.fstat(self._fd)
         return there.st_size if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino) else None
+
+    def _torn(self) -> bool:
+        """Is its last line not whole, and nobody at it: a write over the end of a page shows in halves."""
+        for attempt in range(2):
+            size = os.fstat(self._fd).st_size
+            if not size or os.pread(self._fd, 1, size - 1) == b"\n":
+                return False
+            if not attempt:
+                time.sleep(0.001)
+        return True
 
     def _turn(self) -> None:
         """It is full. Another process of ours may find so as well: who has the lock does it, the others see it done."""

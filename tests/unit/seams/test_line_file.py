@@ -101,7 +101,7 @@ def test_after_a_full_disk_the_next_line_stands_alone(tmp_path: Path, monkeypatc
     file = LineFile(str(tmp_path / "audit"))
     real = os.write
 
-    def full(fd: int, data: memoryview) -> int:
+    def full(fd: int, data: bytes) -> int:
         if len(data) > 3:
             return real(fd, data[:3])
         raise OSError(28, "No space left on device")
@@ -113,6 +113,23 @@ def test_after_a_full_disk_the_next_line_stands_alone(tmp_path: Path, monkeypatc
     file.write(b"second\n")
     file.close()
     assert lines(tmp_path) == ["fir", "second"]
+
+
+def test_half_a_line_of_another_process_or_of_one_that_is_gone_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    one, other = LineFile(str(path)), LineFile(str(path))
+    one.write(b"first\n")
+    with path.open("ab") as cut:
+        cut.write(b"ha")
+    other.write(b"second\n")
+    one.write(b"third\n")
+    one.close()
+    other.close()
+    path.write_bytes(path.read_bytes() + b"ha")
+    again = LineFile(str(path))
+    again.write(b"fourth\n")
+    again.close()
+    assert lines(tmp_path) == ["first", "ha", "second", "third", "ha", "fourth"]
 
 
 def test_a_folder_that_comes_back_is_written_to_again(tmp_path: Path) -> None:
