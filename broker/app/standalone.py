@@ -53,7 +53,8 @@ from .process import process
 from .process.alarm import Alarm
 from .process.bounds import fitted, memory_of
 from .process.drained import drained
-from .process.opening import Opening, uncollected
+from .process.garbage import uncollected
+from .process.opening import Opening
 from .process.processes import processes_of, serving
 from .process.space import LOOK_S, SpaceWatch
 from .process.traces import traces

@@ -21,6 +21,7 @@ from broker.core.errors import JournalError
 from broker.seams.clock import SystemClock
 from broker.seams.files import OsFiles, open_file_limit, open_for_writing
 
+from ..process.shell_audit import changes
 from .data_cli import folder_of, told
 from .options import Misuse, settings_of, source_options
 
@@ -150,6 +151,7 @@ def _position(segment: int, offset: int, batch: int, taken_ms: int) -> str:
 )
 @report_option
 @source_options
+@changes("restore", "source")
 def restore(source: str, whole_cluster: bool, unless_restored: bool, report: str | None, **options: Any) -> None:
     """Make the journal of a data folder that has none (--data) from a backup, and check every byte.
 

@@ -16,6 +16,7 @@ import click
 
 from broker.core.errors import BrokerError
 
+from ..process.shell_audit import changes
 from .etcd.roles_cli import roles
 from .options import Failure, Misuse, settings_of, source_options
 
@@ -232,6 +233,7 @@ def check(slots: tuple[int, ...], as_json: bool, **options: Any) -> None:
     "--wait", "wait_s", type=float, default=60.0, show_default=True, help="Seconds to wait for it; 0: do not."
 )
 @source_options
+@changes("cluster.move", "slot", "owner")
 def move(slot: int, owner: str, wait_s: float, **options: Any) -> None:
     """Make OWNER the leader of SLOT; it is seeded first if it has no replica. No message is lost.
 
@@ -258,6 +260,7 @@ def move(slot: int, owner: str, wait_s: float, **options: Any) -> None:
 @cluster.command()
 @click.argument("owner")
 @source_options
+@changes("cluster.drain", "owner")
 def drain(owner: str, **options: Any) -> None:
     """Move everything away from OWNER, for good. `status` shows how far it is; restarts need no drain."""
     from broker.cluster.operate import set_cordon
@@ -269,6 +272,7 @@ def drain(owner: str, **options: Any) -> None:
 @cluster.command()
 @click.argument("owner")
 @source_options
+@changes("cluster.undrain", "owner")
 def undrain(owner: str, **options: Any) -> None:
     """Let OWNER have slots again."""
     from broker.cluster.operate import set_cordon
@@ -280,6 +284,7 @@ def undrain(owner: str, **options: Any) -> None:
 @cluster.command()
 @click.argument("slot", type=int)
 @source_options
+@changes("cluster.unshelve", "slot")
 def unshelve(slot: int, **options: Any) -> None:
     """Have SLOT led again, which was taken out of service because its leaders stopped one after the other.
 
@@ -295,6 +300,7 @@ def unshelve(slot: int, **options: Any) -> None:
 @click.argument("owner")
 @click.option("--accept-data-loss", is_flag=True, help="Yes, what only the lost replicas had may be gone.")
 @source_options
+@changes("cluster.force", "slot", "owner")
 def force(slot: int, owner: str, accept_data_loss: bool, **options: Any) -> None:
     """Make OWNER the leader of SLOT although no in-sync replica lives: confirmed messages may be lost."""
     if not accept_data_loss:
@@ -424,12 +430,14 @@ def _commands(table: _Table) -> click.Group:
     @click.argument("name", metavar=metavar)
     @click.argument("values", nargs=-1, required=True, metavar="NAME=VALUE…")
     @source_options
+    @changes(f"cluster.{table.plural}.set", "name", "values")
     def set_(name: str, values: tuple[str, ...], **options: Any) -> None:
         _say(_change(options, table, name, values))
 
     @group.command("delete", help=f"Remove the entry {metavar}. Messages are not touched.")
     @click.argument("name", metavar=metavar)
     @source_options
+    @changes(f"cluster.{table.plural}.delete", "name")
     def delete(name: str, **options: Any) -> None:
         from broker.cluster.operate import only_grow
 
@@ -514,6 +522,7 @@ def users_list(**options: Any) -> None:
 @click.option("--passcode-stdin", is_flag=True, help="Read the passcode from standard input instead of asking.")
 @click.option("--group", "groups", multiple=True, help="A group of the user (may be repeated); without: as before.")
 @source_options
+@changes("cluster.users.set", "name", "groups")
 def users_set(name: str, passcode_stdin: bool, groups: tuple[str, ...], **options: Any) -> None:
     """Add user NAME, or change the passcode."""
     from broker.cluster.operate import edit_table
@@ -543,6 +552,7 @@ def users_set(name: str, passcode_stdin: bool, groups: tuple[str, ...], **option
 @click.argument("name")
 @click.argument("groups", nargs=-1, metavar="[GROUP…]")
 @source_options
+@changes("cluster.users.groups", "name", "groups")
 def users_groups(name: str, groups: tuple[str, ...], **options: Any) -> None:
     """User NAME belongs to these groups from now on, and to no other. Open connections notice at once."""
     from broker.cluster.operate import edit_table
@@ -565,6 +575,7 @@ def users_groups(name: str, groups: tuple[str, ...], **options: Any) -> None:
 @users.command("remove")
 @click.argument("name")
 @source_options
+@changes("cluster.users.remove", "name")
 def users_remove(name: str, **options: Any) -> None:
     """Remove user NAME."""
     if not with_cluster(options, lambda metadata, keys, _: metadata.delete(keys.user(name))):

@@ -17,6 +17,7 @@ import click
 from broker.core.errors import BrokerError
 from broker.seams.files import OsFiles
 
+from ..process.shell_audit import changes
 from .options import Failure, Misuse, settings_of, source_options
 
 
@@ -46,6 +47,7 @@ def user() -> None:
 @click.option("--passcode-stdin", is_flag=True, help="Read the passcode from standard input instead of asking.")
 @click.option("--group", "groups", multiple=True, help="A group of the user (may be repeated); without: as before.")
 @source_options
+@changes("user.add", "name", "groups")
 def add(name: str, passcode_stdin: bool, groups: tuple[str, ...], **options: Any) -> None:
     """Add user NAME, or change the passcode."""
     path = _users_file(options)
@@ -69,6 +71,7 @@ def add(name: str, passcode_stdin: bool, groups: tuple[str, ...], **options: Any
 @click.argument("name")
 @click.argument("groups", nargs=-1, metavar="[GROUP…]")
 @source_options
+@changes("user.groups", "name", "groups")
 def groups(name: str, groups: tuple[str, ...], **options: Any) -> None:
     """User NAME belongs to these groups from now on, and to no other. Open connections notice within a second."""
     from broker.edge.access.users import set_groups
@@ -81,6 +84,7 @@ def groups(name: str, groups: tuple[str, ...], **options: Any) -> None:
 @user.command("remove")
 @click.argument("name")
 @source_options
+@changes("user.remove", "name")
 def remove(name: str, **options: Any) -> None:
     """Remove user NAME."""
     from broker.edge.access.users import remove_user
@@ -172,6 +176,7 @@ def _dump_live(folder: str) -> None:
 @journal.command("repair")
 @click.option("--drop", required=True, metavar="SEGMENT:OFFSET", help="The damaged place, as `verify` prints it.")
 @source_options
+@changes("journal.repair", "drop")
 def repair(drop: str, **options: Any) -> None:
     """Drop one damaged place so that the broker can start. What is removed is kept as a `.broken` copy."""
     from broker.journal.tools import inspect

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..process.shell_audit import LOG
+
 if TYPE_CHECKING:
     from broker.config.load import SettingsSource
     from broker.config.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
 
 _FLAGS = (
     ("--host", "edge.host", "ADDRESS", "Where to listen. Default: 127.0.0.1 without users, everywhere with users."),
@@ -69,10 +72,16 @@ def read(source: SettingsSource) -> Settings:
     """The same of a source that is kept: a file of 100,000 permissions takes seconds to read."""
     from broker.core.errors import ConfigError
 
+    from ..process.garbage import uncollected
+
     try:
-        return source.read()
+        with uncollected():
+            settings = source.read()
     except ConfigError as error:
         raise Misuse(str(error)) from None
+    if (context := click.get_current_context(silent=True)) is not None:
+        context.meta[LOG] = settings.log
+    return settings
 
 
 def source_of(config_file: str | None, sets: tuple[str, ...], **flags: str | None) -> SettingsSource:

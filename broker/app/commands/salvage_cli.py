@@ -15,6 +15,7 @@ import click
 from broker.core.errors import JournalError
 from broker.seams.files import OsFiles
 
+from ..process.shell_audit import changes
 from .data_cli import LOST, folder_of, journal, told
 from .options import Misuse, settings_of, source_options
 
@@ -23,6 +24,7 @@ from .options import Misuse, settings_of, source_options
 @click.argument("source", required=False)
 @click.argument("target", required=False)
 @source_options
+@changes("journal.salvage", "source", "target")
 def salvage(source: str | None, target: str | None, **options: Any) -> None:
     """Keep everything that can be read of a damaged journal.
 
@@ -61,6 +63,7 @@ def _free(path: str) -> str:
 @click.argument("dump", type=click.File("r", encoding="utf-8"))
 @click.argument("target")
 @source_options
+@changes("journal.load", "target")
 def load(dump: Iterable[str], target: str, **options: Any) -> None:
     """Make the journal folder TARGET (which does not exist yet) from what `dump --live` has printed; `-`: stdin."""
     from broker.journal.tools.builder import Builder

@@ -18,6 +18,9 @@ rings when they end (they cut them themselves), so these are the few that were u
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from broker.seams.clock import thread_seconds
 
@@ -26,6 +29,10 @@ THRESHOLDS = (10_000, 1, 8)
 makes is gone with its turn, and looking more often cost 5–20 % of the hot path."""
 SLOW_S = 0.001
 """CPU seconds of a collection behind which what has survived is frozen: a fifth of what a step may take."""
+
+
+_MUCH: Final = 100_000
+"""Objects: to walk through them takes some milliseconds."""
 
 
 class _Collections:
@@ -53,3 +60,19 @@ def collect_rarely() -> None:
     gc.set_threshold(*THRESHOLDS)
     if _watching not in gc.callbacks:
         gc.callbacks.append(_watching)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for garbage meanwhile: what recovery makes, or a file of 100,000 permissions, is kept, and to walk
+    through all of it again and again takes a quarter of the time. Nor once in the end, in one step, when it is much."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        if gc.get_count()[0] > _MUCH:
+            gc.freeze()
+        gc.enable()

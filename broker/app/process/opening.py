@@ -6,33 +6,15 @@ Rule: whoever gives up waiting has given up the folder too: nothing goes on behi
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from broker.core.errors import BrokerError, JournalError
 from broker.journal.journal import Journal
 
-_MUCH: Final = 100_000
-"""Objects: to walk through them takes some milliseconds."""
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """No search for garbage meanwhile: what recovery makes is kept, and to walk through all of it again and again takes
-    a quarter of the time. Nor once in the end, in one step, when it is much."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        if gc.get_count()[0] > _MUCH:
-            gc.freeze()
-        gc.enable()
+from .garbage import uncollected
 
 
 class Opening:

@@ -4,8 +4,13 @@ In processes of their own: what is frozen here would stay so for the tests behin
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+
+import pytest
+
+from broker.app.process.garbage import uncollected
 
 GROWING = """
 import gc
@@ -68,3 +73,15 @@ def test_what_is_walked_in_one_step_while_things_are_made_is_bounded() -> None:
 
 def test_a_small_process_frees_its_rings() -> None:
     assert run(RINGS) == "ok\n"
+
+
+def test_nothing_is_collected_meanwhile_and_everything_afterwards_whatever_happens():
+    assert gc.isenabled()
+    with uncollected():
+        assert not gc.isenabled()
+        with uncollected():
+            pass
+        assert not gc.isenabled(), "who was not first does not end it"
+    with pytest.raises(RuntimeError), uncollected():
+        raise RuntimeError
+    assert gc.isenabled()

@@ -9,20 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.app.process.opening import Opening, uncollected
+from broker.app.process.opening import Opening
 from broker.core.errors import JournalError
-
-
-def test_nothing_is_collected_meanwhile_and_everything_afterwards_whatever_happens():
-    assert gc.isenabled()
-    with uncollected():
-        assert not gc.isenabled()
-        with uncollected():
-            pass
-        assert not gc.isenabled(), "who was not first does not end it"
-    with pytest.raises(RuntimeError), uncollected():
-        raise RuntimeError
-    assert gc.isenabled()
 
 
 async def test_two_passes_are_one_hundred_percent():

@@ -13,6 +13,7 @@ import msgspec
 from broker.core.errors import JournalError
 from broker.seams.clock import SystemClock
 
+from ...process.shell_audit import changes
 from ..backup_cli import report_option, reported
 from ..cluster_cli import cluster, with_cluster
 from ..data_cli import told
@@ -37,6 +38,7 @@ __all__ = ["cluster"]
 )  # fmt: skip
 @report_option
 @source_options
+@changes("cluster.backup", "folder")
 def backup(folder: str, done: bool, keep: int | None, drop: bool, report: str | None, **options: Any) -> None:
     """Begin a backup of the whole cluster in FOLDER (a path, or s3://bucket/folder): what etcd knows of it.
 
@@ -84,6 +86,7 @@ def backup(folder: str, done: bool, keep: int | None, drop: bool, report: str | 
 @click.option("--latest", is_flag=True, help="FOLDER holds several backups: the newest complete one.")
 @report_option
 @source_options
+@changes("cluster.restore", "folder")
 def restore(folder: str, owners: str, latest: bool, report: str | None, **options: Any) -> None:
     """Begin a new cluster from the backup in FOLDER: what etcd knows, written below etcd.prefix, where nothing may be.
 

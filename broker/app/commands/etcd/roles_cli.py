@@ -13,6 +13,7 @@ import click
 
 from broker.core.errors import BrokerError, ConfigError
 
+from ...process.shell_audit import changes
 from ..options import Failure, Misuse, settings_of, source_options
 
 
@@ -48,6 +49,7 @@ def password_of(file: str) -> str:
 @click.option("--read-only-edges", is_flag=True, help="Edges write no settings: their API changes none.")
 @click.option("--enable", metavar="FILE", default="", help="Let etcd ask everybody for a password; FILE: that of root.")
 @source_options
+@changes("cluster.roles")
 def roles(owner: str, edge: str, operator: str, read_only_edges: bool, enable: str, **options: Any) -> None:
     """Make roles and users of etcd, so that each kind of process reaches only its part of it. As root (etcd.user), or
     while etcd asks nobody for a password. May be repeated: passwords and rights are then as said."""
