@@ -25,7 +25,7 @@ help:
 	@echo "make threats every test that docs/threat-model.md names"
 	@echo "make catalog  annotations for Artifact Hub, a bundle for OLM: build/olm (docs/releasing.md)"
 	@echo "make provenance  a wheel, SBOMs and what they were built of: dist/ (docs/releasing.md)"
-	@echo "make check   ruff, mypy, import contracts, size limits"
+	@echo "make check   ruff (with bandit's rules), mypy, import contracts, size limits, known holes of libraries"
 	@echo "make fmt     format the code"
 	@echo "make docs    renew the generated parts of docs/"
 	@echo "make site    the documentation as a site: build/site/index.html"
@@ -111,6 +111,15 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/architecture
+	@$(MAKE) --no-print-directory $(VENV)/.audited
+
+# pip-audit, once for each list and environment, where PyPI answers. What it finds is told here, and fails `make audit`: nobody
+# has changed anything when the world comes to know of a hole. bandit's rules are ruff's S, and fail `make check`.
+$(VENV)/.audited: deploy/image/libraries.txt deploy/image/pipeline.txt
+	@if $(BIN)/python deploy/image/holes.py deploy/image/libraries.txt; then \
+	  timeout 300 $(MAKE) --no-print-directory audit || echo "make audit has something to say of the image's libraries (above)"; \
+	else echo "nobody here tells of known holes (pypi.org): pip-audit skips"; fi
+	@touch $@
 
 fmt: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import re
 from pathlib import Path
 
@@ -52,6 +54,38 @@ def test_the_image_takes_nothing_without_a_hash(file: str) -> None:
         # What comes as sources (etcd3) is built by what build.txt names, not by whatever pip fetches for that.
         assert "--no-build-isolation" in install or "--only-binary :all:" in install or "--no-index" in install, install
     assert any(line.startswith("setuptools==") for line in hashed("build.txt"))
+
+
+def test_both_images_begin_with_one_base_by_its_digest() -> None:
+    texts = [(ROOT / file).read_text() for file in ("Dockerfile", "pipeline/Dockerfile")]
+    (base,) = {each for text in texts for each in re.findall(r"^ARG BASE=(\S+)", text, re.MULTILINE)}
+    assert re.fullmatch(r"python:3\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}", base)
+    assert all(set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"} for text in texts)
+
+
+class Answer(io.BytesIO):
+    """As urlopen gives it."""
+
+
+@pytest.mark.parametrize(
+    ("said", "told"), [('{"vulnerabilities": []}', True), ("{}", False), ("", False), (None, False)]
+)
+def test_whether_anybody_tells_of_known_holes_is_one_question(monkeypatch, said: str | None, told: bool) -> None:
+    spec = importlib.util.spec_from_file_location("holes", IMAGE / "holes.py")
+    assert spec is not None and spec.loader is not None
+    holes = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(holes)
+    asked: list[str] = []
+
+    def urlopen(url: str, timeout: float) -> Answer:
+        asked.append(url)
+        if said is None:
+            raise OSError("no network")
+        return Answer(said.encode())
+
+    monkeypatch.setattr(holes, "urlopen", urlopen)
+    assert holes.told("# a comment\nb==2.0 \\\n    --hash=sha256:0\n") is told
+    assert asked == ["https://pypi.org/pypi/b/2.0/json"] and not holes.told("# nothing")
 
 
 @pytest.mark.parametrize("file", ["Dockerfile", "pipeline/Dockerfile"])

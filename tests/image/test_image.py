@@ -5,6 +5,7 @@ Needs a Docker Engine (docker in the PATH, DOCKER_HOST if it is elsewhere) that 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from tests.harness import until
 
 ROOT = Path(__file__).resolve().parents[2]
-BASE = "python:3.11-slim-bookworm"
+BASE = re.findall(r"^ARG BASE=(\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[0]
 TAG = "stampede:test"
 
 pytestmark = pytest.mark.timeout(600)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_operator.spec.names import ACCEPTOR, ADDRESS, BROKER, RESTORE
+from broker_operator.spec.names import ACCEPTOR, ADDRESS, BROKER, RESTORE, USER
 from broker_operator.world.entries import conflict
 from broker_operator.world.resource_cache import ResourceCache
 
@@ -59,3 +59,12 @@ def test_an_older_version_of_a_resource_is_not_taken():
     newer = {**one, "metadata": {**one["metadata"], "resourceVersion": version}}
     assert world.put(newer) is not None
     assert world.put(one) is None and world.put(newer) is None
+
+
+def test_a_user_is_one_of_a_broker_of_its_own_namespace_alone():
+    """So who may write StompUsers elsewhere is none of its users' maker: rights are given by namespace (RBAC)."""
+    world = ResourceCache(lambda id: None)
+    broker, mine, foreign = world.put(raw(BROKER)), raw(USER, "mine"), raw(USER, "foreign")
+    foreign["metadata"]["namespace"] = "elsewhere"
+    found = [world.put(one) for one in (mine, foreign)]
+    assert [world.broker_of(one) for one in found if one is not None] == [broker, None]
