@@ -154,9 +154,10 @@ def _refused(error: urllib.error.HTTPError, told: dict[str, Any]) -> NoReturn:
 
 def say_missing(told: dict[str, Any]) -> bool:
     """On stderr, whose part an answer lacks; False: it is whole."""
-    for missing in told["missing"]:
-        click.echo(f"stampede: {missing['owner']} is missing: {missing['why']}", err=True)
-    return bool(told["missing"])
+    missing = told.get("missing", ())  # a broker of before does not say it of everything
+    for each in missing:
+        click.echo(f"stampede: {each['owner']} is missing: {each['why']}", err=True)
+    return bool(missing)
 
 
 def part(name: str) -> str:

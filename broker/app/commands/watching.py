@@ -43,7 +43,7 @@ def watch(
                 f"{messaging['queues']} queues   {messaging['messages']} messages"
             )
             click.echo("   ".join(f"{name} {rate:.0f}/s" for name, rate in rates.items()))
-            click.echo("".join(f"{each['owner']} is missing: {each['why']}\n" for each in told["missing"]))
+            click.echo("".join(f"{each['owner']} is missing: {each['why']}\n" for each in told.get("missing", ())))
             show(page, columns, output)
         else:
             dump({"rates": rates, "queues": page}, output)
