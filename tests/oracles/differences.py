@@ -73,6 +73,13 @@ RABBITMQ: Final[Mapping[str, Difference]] = {
         "a refused SUBSCRIBE has no RECEIPT",
         ("- a RECEIPT receipt-id:s",),
     ),
+    "SUBSCRIBE with the id of a temporary queue": Difference(
+        "says what is wrong with the id, as 3.10 does of UNSUBSCRIBE; of a SUBSCRIBE it says `Processing error`",
+        (
+            "- a ERROR message:Processing error",
+            "+ a ERROR message:Invalid id",
+        ),
+    ),
     "SEND to an amq queue that is not there": Difference(
         "refused; RabbitMQ drops it and sends the RECEIPT",
         (
