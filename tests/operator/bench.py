@@ -60,10 +60,13 @@ class Refusing(Server):
             if self.classes:
                 spec["storageClassName"] = self.classes[n]
             status = {"phase": self.phases[n] if self.phases else "Bound"}
-            items.append({"metadata": {"name": f"data-stomp-owner-{n}"}, "spec": spec, "status": status})
+            meta = {"name": f"data-stomp-owner-{n}", "namespace": namespace}
+            items.append({"metadata": meta, "spec": spec, "status": status})
         return {"items": items}
 
     async def merge(self, api_version: str, kind: str, namespace: str, name: str, patch: Table) -> Table:
+        if status := self.refuses.get(kind):
+            raise KubeError(status, "the storageclass that provisions the pvc must support resize")
         self.writes.append(f"{name} {patch['spec']['resources']['requests']['storage']}")
         return {}
 

@@ -62,6 +62,23 @@ async def test_another_class_is_for_disks_that_are_made_from_then_on(bench):
     assert bench.statuses.condition("DisksPlaced")[:2] == ("True", "Placed")
 
 
+async def test_disks_that_cannot_grow_where_they_are_can_be_moved(bench):
+    """What Kubernetes says to a larger size is why they are moved: it had kept them where they are."""
+    await bench.workloads.broker(bench.put(BROKER))
+    bench.server.claims, bench.server.classes = ["10Gi"] * 3, ["slow"] * 3
+    bench.server.refuses = {"PersistentVolumeClaim": 403}
+    await bench.workloads.broker(bench.put(BROKER, **storage(size="20Gi")))
+    assert bench.statuses.condition("Accepted")[:2] == ("False", "Refused")
+    moved = bench.put(BROKER, **storage(storageClassName="fast", size="20Gi"))
+    for _ in range(3):  # its end and its beginning have events
+        await bench.workloads.broker(moved)
+    assert bench.statuses.condition("Accepted")[:2] == ("True", "Accepted")
+    assert template(bench) | {"accessModes": 0} == {
+        "accessModes": 0, "storageClassName": "fast", "resources": {"requests": {"storage": "20Gi"}},
+    }  # fmt: skip
+    assert bench.statuses.condition("DisksPlaced")[1] == "OtherStorageClass"
+
+
 async def test_who_names_no_class_hears_nothing_of_classes(bench):
     await bench.workloads.broker(bench.put(BROKER))
     bench.server.claims, bench.server.classes = ["10Gi"] * 3, ["slow"] * 3

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from ..kube.kube import Kube
+from ..kube.kube import Kube, KubeError
 from ..spec import names
 from ..spec.conditions import Condition
 from ..spec.model import BrokerSpec, Resource, Table
@@ -48,13 +48,23 @@ class Disks:
                 log.info("claim %s of a removed owner is deleted", claim_name)
                 await self._kube.delete(claim)
                 continue
-            if owners.quantity(claim["spec"]["resources"]["requests"]["storage"]) < size:
-                patch = {"spec": {"resources": {"requests": {"storage": storage.size}}}}
-                await self._kube.merge("v1", "PersistentVolumeClaim", resource.id.namespace, claim_name, patch)
             there = claim["spec"].get("storageClassName", "")
-            if ordinal < spec.owners.replicas and there != storage.storage_class_name:
+            if named := storage.storage_class_name not in ("", there) and ordinal < spec.owners.replicas:
                 elsewhere[claim_name] = there
+            if owners.quantity(claim["spec"]["resources"]["requests"]["storage"]) < size:
+                await self._grow(claim, storage.size, leaves=named)
         return _placed(storage.storage_class_name, elsewhere) if storage.storage_class_name else None
+
+    async def _grow(self, claim: Table, size: str, *, leaves: bool) -> None:
+        """leaves: it is to be moved to another class; maybe because its own does not let it grow. Raises KubeError."""
+        meta = claim["metadata"]
+        try:
+            patch = {"spec": {"resources": {"requests": {"storage": size}}}}
+            await self._kube.merge("v1", "PersistentVolumeClaim", meta["namespace"], meta["name"], patch)
+        except KubeError as error:
+            if not (leaves and error.refused):
+                raise
+            log.info("claim %s does not grow where it is: %s", meta["name"], error)
 
 
 def outgrown(spec: BrokerSpec, live: Table | None, step: Scaling) -> bool:
