@@ -46,8 +46,9 @@ FLAP_S = 0.6
 CALM_S = 6.0
 """Before the last one, so that all are back at once (peer.STEADY_S), and nothing that goes wrong then is put right by
 the next one: a slot that has lost a wake-up goes on with whatever its followers say next."""
-SWITCH_S = 0.15
-"""So long what an owner is told has no answer, as followers do not say that they have it."""
+SWITCH_S = (0.06, 0.06, 0.08)
+"""Before its edges lose it, each time: so long what an owner is told has no answer, as followers do not say that they
+have it. They are back within 0.04 s; some of it is before others lead, however fast they are about it."""
 SUSPEND_S = 0.2
 """Sooner than anybody gives an edge up."""
 MOST_COPIES = 3
@@ -206,14 +207,15 @@ def reset_peers(scene: Scene) -> tuple[str, Undo]:
 
 
 def switch_fails(scene: Scene) -> tuple[str, Undo]:
-    """An owner loses the others, and its edges lose it for a moment, by the same switch: they are back while it waits
+    """An owner loses the others, and its edges lose it for moments, by the same switch: they are back while it waits
     for followers that it will not reach again."""
     text, undo = cut_among_owners(scene)
-    time.sleep(SWITCH_S)
     owner = scene.hit[-1]
-    for edge in scene.cluster.edges:
-        if edge.running:
-            owner.inbound.reset(edge.pid)
+    for seconds in SWITCH_S:
+        time.sleep(seconds)
+        for edge in scene.cluster.edges:
+            if edge.running:
+                owner.inbound.reset(edge.pid)
     return f"{text}, and the links of all edges to it were reset", undo
 
 

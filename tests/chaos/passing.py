@@ -10,6 +10,7 @@ Rule: as in world.py. What may be promised of each stands in promises.py.
 | chaos.shelf | nobody takes anything; browsers look at it, and at chaos.plain |
 | chaos.vault | nobody takes anything; up to 512 KB: for copies (copies.py) |
 | chaos.news.# | subscribers without a durable name |
+| chaos.held.0 … | a consumer each that holds twenty, and thinks before each ACK: one is always about to be said |
 | chaos.leave → chaos.left | five ACKs, or a COMMIT of them and a SEND, and DISCONNECT in one write; no receipts |
 """
 
@@ -25,12 +26,17 @@ from broker.client import Client, ConnectionLost, Subscription
 from .history import Kind
 from .world import World, body_of, key_of, subscribed, take
 
-QUEUES = ("chaos.shelf", "chaos.vault", "chaos.auto", "chaos.leave", "chaos.left", "chaos.brief", "chaos.expired")
-STAYS = ("chaos.shelf/", "chaos.vault/")
+HELD = tuple(f"chaos.held.{n}" for n in range(6))
+QUEUES = (
+    "chaos.shelf", "chaos.vault", "chaos.auto", "chaos.leave", "chaos.left", "chaos.brief", "chaos.expired", *HELD,
+)  # fmt: skip
+STAYS = ("chaos.shelf/", "chaos.vault/", "chaos.held.")
 LOOKS = 20
 """Of one browser's connection."""
 SHELF_S = 0.5
 """Between two messages of a queue that only grows."""
+HELD_S, THINKS_S = 0.1, 0.25
+"""Between two messages of chaos.held; at most, before an ACK: more than come at a time are there, and wait."""
 GOODBYE_S = 10.0
 """Until the broker must have closed a connection after DISCONNECT."""
 Session = Callable[[], Awaitable[None]]
@@ -85,8 +91,25 @@ def taker(world: World, name: str) -> Session:
     return session
 
 
-def stocker(world: World, name: str, queue: str) -> Session:
-    """What stays until the end."""
+def ponderer(world: World, name: str, queue: str) -> Session:
+    """Holds many, and acknowledges one after the other: whatever is done to the owner of this queue, an ACK is said
+    just then, and what its client has the receipt of must not come again."""
+
+    async def session() -> None:
+        async with world.client(name) as (client, me):
+            sub = client.subscribe(f"/queue/{queue}", "client-individual", prefetch=20)
+            async with subscribed(sub):
+                while True:
+                    message, key = await take(world, sub, me)
+                    await asyncio.sleep(world.random.uniform(0, THINKS_S))
+                    await world.timed(message.ack(receipt=True), f"ACK of {key} by {me}")
+                    world.history.add(Kind.SETTLED, key, who=me)
+
+    return session
+
+
+def stocker(world: World, name: str, queue: str, pause_s: float = SHELF_S) -> Session:
+    """Sends all the time: what stays until the end, or comes faster than it is taken."""
 
     async def session() -> None:
         async with world.client(name) as (client, me):
@@ -99,7 +122,7 @@ def stocker(world: World, name: str, queue: str) -> Session:
                     client.send(f"/queue/{queue}", body_of(key), {"persistent": "true"}, receipt=True), key
                 )
                 world.history.add(Kind.RECEIPTED, key)
-                await asyncio.sleep(SHELF_S)
+                await asyncio.sleep(pause_s)
 
     return session
 
@@ -194,7 +217,8 @@ async def _closed(world: World, sub: Subscription, me: str) -> bool:
 
 def producers(world: World) -> list[Session]:
     """Who sends."""
-    return [brief(world, "pe"), stocker(world, "pk", "chaos.shelf"), stocker(world, "pu", "chaos.vault")]
+    held = [stocker(world, f"ph{n}", queue, HELD_S) for n, queue in enumerate(HELD)]
+    return [brief(world, "pe"), stocker(world, "pk", "chaos.shelf"), stocker(world, "pu", "chaos.vault"), *held]
 
 
 def consumers(world: World) -> list[Session]:
@@ -207,4 +231,5 @@ def consumers(world: World) -> list[Session]:
         watcher(world, "w1", beats=True),
         watcher(world, "w2", beats=False),
         leaver(world, "cl"),
+        *[ponderer(world, f"ch{n}", queue) for n, queue in enumerate(HELD)],
     ]

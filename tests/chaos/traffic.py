@@ -46,7 +46,7 @@ UNORDERED = ("chaos.split", "chaos.later", "chaos.grown", "s3:chaos.spread", "ex
 """Several slots, or an order of its own."""
 STILL = tuple(f"chaos.still.{n}" for n in range(8))
 STAYS = (*passing.STAYS, *(f"{queue}/" for queue in STILL))
-"""Nobody takes these before everything is drained."""
+"""Nobody takes all of these before everything is drained."""
 QUEUES = (
     "chaos.plain", "chaos.batch", "chaos.group", "chaos.split", "chaos.later", "chaos.large", "chaos.a", "chaos.b",
     "chaos.in", "chaos.out", "chaos.sized", "chaos.grown", *STILL, *passing.QUEUES, "DLQ",
