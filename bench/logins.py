@@ -35,7 +35,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import msgspec
 
+from broker.app.process.garbage import uncollected
 from broker.cluster.config import read_entry
+from broker.config.load import SettingsSource
 from broker.config.settings import EngineSettings
 from broker.core.errors import RefusedError
 from broker.edge.access import auth
@@ -196,7 +198,7 @@ async def storm(addresses: int, names: int = 20, warm: float = 3.0, seconds: flo
 
 
 async def turns() -> None:
-    for addresses, names, warm in ((1, 20, 3), (1000, 20, 3), (1000, 1_000_000, 20)):
+    for addresses, names, warm in ((1, 20, 3), (1000, 20, 3), (1000, 1_000_000, 4), (1000, 1_000_000, 20)):
         await _turns(addresses, names, warm)
 
 
@@ -272,13 +274,19 @@ def timed(what: str, work: Callable[[], object]) -> None:
 
 
 def start() -> None:
-    """Without the file's permissions: TOML alone takes seconds for so many."""
+    """Of users and permissions: from files, as at a start, and from etcd."""
     users = {f"u{n}": User(f"u{n}", NOBODY, (f"g{n % 1000}",)) for n in range(TABLE)}
     permissions = {f"a{n}.#": {"send": f"g{n % 1000}", "consume": f"g{n % 1000}"} for n in range(TABLE)}
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "users.toml")
         save_users(path, users)
         timed(f"{TABLE:,} users of a file", lambda: TableAuthenticator(load_users(path), SystemClock()).known_groups())
+        config = Path(folder) / "stampede.toml"
+        lines = [f'[edge.permissions."{match}"]\nsend = "{its["send"]}"\nconsume = "{its["consume"]}"\n'
+                 for match, its in permissions.items()]  # fmt: skip
+        config.write_text("".join(lines))
+        with uncollected():
+            timed(f"{TABLE:,} permissions of a config file", SettingsSource(str(config), {}, {}).read)
     timed(f"{TABLE:,} permissions in order", lambda: Permissions(permissions).rights(("g1",)))
     engine = EngineSettings()
     kept = [(name, msgspec.json.encode(entry)) for name, entry in permissions.items()]
