@@ -125,7 +125,6 @@ class EdgePeer:
         self.consumers = Attachments()
         self.bodies = OwnerBodies(self, user.new_body, user.open_body)
         self.streams = 0
-        self.heard = 0.0
         self.patience = Patience(user.silence_s)
         self.quiet = True
         self.dirty = False
@@ -148,21 +147,12 @@ class EdgePeer:
 
     # ── streams ────────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, stream: Stream, heard: float) -> None:
-        """A new stream of this process, whose last message came then: nothing of an earlier one counts."""
+    def begin(self, stream: Stream) -> None:
+        """A new stream of this process: nothing of an earlier one counts."""
         self.end()
         self.stream = stream
-        self.heard = heard
         self.streams += 1
         self.quiet = True
-
-    def lives(self, now: float) -> None:
-        """A message has come."""
-        self.heard = now
-
-    def was_deaf(self, seconds: float, now: float) -> None:
-        """We stood still for so long, and may not have heard it."""
-        self.heard = min(now, self.heard + seconds)
 
     def end(self) -> None:
         self.stream = None

@@ -1,6 +1,6 @@
 """EdgeStream: one stream from an edge, from its first message to its end.
 
-Rule: it only remembers what is so of this stream (whose it is, when it was heard, whether it is over); what a message
+Rule: it only remembers what is so of this stream (whose it is, whether it is over); what a message
 means is decided by the link server. Must not know slots.
 """
 
@@ -24,30 +24,20 @@ class StreamUser(Protocol):
 
 class EdgeStream:
     """peer   None: it has not said who it is.
-    heard     when the last message came, in seconds of the monotonic clock.
     over      it was refused: what still comes is not looked at.
     held      what came behind its Hello while that waits (farewells.py), as much as an edge sends unanswered; None: it
               does not wait."""
 
-    __slots__ = ("_listener", "heard", "held", "on_message", "over", "peer", "stream")
+    __slots__ = ("_listener", "held", "on_message", "over", "peer", "stream")
 
-    def __init__(self, listener: StreamUser, stream: Stream, now: float) -> None:
+    def __init__(self, listener: StreamUser, stream: Stream) -> None:
         self._listener = listener
         # Not a method: that would be a call of Python more for each message of an edge.
         self.on_message: Callable[[bytes], None] = partial(listener.on_message, self)
         self.stream = stream
         self.peer: EdgePeer | None = None
-        self.heard = now
         self.over = False
         self.held: list[bytes] | None = None
-
-    def lives(self, now: float) -> None:
-        """A message has come."""
-        self.heard = now
-
-    def was_deaf(self, seconds: float, now: float) -> None:
-        """We stood still for so long, and may not have heard it."""
-        self.heard = min(now, self.heard + seconds)
 
     def belongs(self, peer: EdgePeer) -> None:
         """It has said who it is."""

@@ -100,6 +100,8 @@ class LinkServer:
         self._peers: dict[int, EdgePeer] = {}
         self._by_edge: dict[str, EdgePeer] = {}
         self._strangers: dict[EdgeStream, None] = {}
+        self._heard: dict[Stream, float] = {}
+        """Of streams that are open: when the last message came, in seconds of the monotonic clock."""
         self.opening = count(1).__next__
         self._floods = FloodGuard(clock)
         self._congested = False
@@ -279,7 +281,8 @@ class LinkServer:
 
     def accept(self, service: str, stream: Stream) -> EdgeStream:
         """A stream of EDGE_SERVICE. It must say who it is before anything else."""
-        end = EdgeStream(self, stream, self._clock.monotonic())
+        end = EdgeStream(self, stream)
+        self._heard[stream] = self._clock.monotonic()
         self._strangers[end] = None
         if self._closed:
             self._schedule(partial(stream.close, self._closed))
@@ -288,16 +291,13 @@ class LinkServer:
 
     def on_message(self, end: EdgeStream, data: bytes) -> None:
         # Whatever it is: it lives.
-        now = self._clock.monotonic()
-        end.lives(now)
+        self._heard[end.stream] = self._clock.monotonic()
         self.stats.took(len(data))
         peer = end.peer
         if end.over or (peer is not None and peer.stream is not end.stream):
             return
-        if peer is not None:
-            peer.lives(now)
-            if data == UP_PING:
-                return
+        if peer is not None and data == UP_PING:
+            return
         # Before it is decoded, which costs several times its size.
         if len(data) > MAX_MESSAGE_BYTES + HEADROOM:
             self._refuse(end, Code.COMPONENT_MESSAGE_TOO_LARGE, f"{len(data)} bytes in one message")
@@ -356,6 +356,7 @@ class LinkServer:
 
     def on_closed(self, end: EdgeStream, why: Ended) -> None:
         self._strangers.pop(end, None)
+        self._heard.pop(end.stream, None)
         peer = end.peer
         if peer is not None and peer.stream is end.stream:
             self._lost(peer, why.detail)
@@ -405,9 +406,10 @@ class LinkServer:
             peer = self._by_edge[hello.edge] = self._peers[hello.token] = EdgePeer(hello, self)
         self._strangers.pop(end, None)
         old = peer.stream
-        peer.begin(end.stream, end.heard)
-        if peer.patience.answered(end.heard):
-            log.info("%s was only slow: it may be silent for %.3g s now", peer.edge, peer.patience.silence(end.heard))
+        peer.begin(end.stream)
+        heard = self._heard[end.stream]
+        if peer.patience.answered(heard):
+            log.info("%s was only slow: it may be silent for %.3g s now", peer.edge, peer.patience.silence(heard))
         end.belongs(peer)
         if old is not None:
             # The newer one is right: an edge dials only when it has given up the last one.
@@ -481,16 +483,14 @@ class LinkServer:
         slept = stood_still(self._ticked, now, self._settings.ping_ms / 1000)
         self._ticked = now
         for stranger in list(self._strangers):
-            stranger.was_deaf(slept, now)
-            if now - stranger.heard > self.silence_s:
+            if now - self._spoke(stranger.stream, slept, now) > self.silence_s:
                 stranger.stream.abort("it has not said who it is")
         for peer in list(self._peers.values()):
             stream = peer.stream
             if stream is None:
                 continue
-            peer.was_deaf(slept, now)
             borne = peer.patience.silence(now)
-            if now - peer.heard > borne:
+            if now - self._spoke(stream, slept, now) > borne:
                 peer.patience.judged(now)
                 self._lost(peer, f"nothing heard for {borne * 1000:.0f} ms (dead_after_ms)")
                 stream.abort("nothing heard from the edge")
@@ -498,6 +498,11 @@ class LinkServer:
             peer.ping_if_quiet()
         if self._strangers or any(peer.stream is not None for peer in self._peers.values()):
             self._tick_soon()
+
+    def _spoke(self, stream: Stream, slept: float, now: float) -> float:
+        """When its last message came. slept: we stood still for so long, and may not have heard it."""
+        heard = self._heard[stream] = min(now, self._heard[stream] + slept)
+        return heard
 
     def _sweep(self) -> None:
         self._sweeping = not all([peer.sweep() for peer in self._peers.values()])

@@ -71,7 +71,7 @@ class Bench:
         self.batch = 0
         self.peer = EdgePeer(pb.Hello(edge="e", boot="b", token=TOKEN), self)  # type: ignore[arg-type]
         self.stream = Stream()
-        self.peer.begin(self.stream, 0.0)  # type: ignore[arg-type]
+        self.peer.begin(self.stream)  # type: ignore[arg-type]
 
     def published(self, slot: int, dedup: tuple[int, int]) -> bool:
         return self.has_published
@@ -392,7 +392,7 @@ def test_of_a_stream_that_is_over_nothing_counts_and_nothing_is_kept_for_it(benc
     bench.peer.send_body(pb.Body(id=1, data=b"x"))
     bench.peer.flush()
     assert bench.stream.sent == [] and not bench.peer.leads(SLOT) and len(bench.peer.consumers) == 0
-    bench.peer.begin(bench.stream, 0.0)
+    bench.peer.begin(bench.stream)
     bench.batch = 0
     assert bench.hears() == []
     with pytest.raises(ProtocolViolation, match=f"batch {batch} was never sent"):

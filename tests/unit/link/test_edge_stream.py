@@ -19,7 +19,7 @@ class Server:
 
 def made() -> tuple[Server, EdgeStream]:
     server = Server()
-    return server, EdgeStream(server, object(), 5.0)  # type: ignore[arg-type]
+    return server, EdgeStream(server, object())  # type: ignore[arg-type]
 
 
 def test_what_comes_is_told_with_the_stream_it_came_by():
@@ -36,11 +36,3 @@ def test_while_its_hello_waits_what_follows_is_kept_once():
     end.wait()
     end.held.append(b"next")
     assert end.go_on() == [b"next"] and end.held is None
-
-
-def test_what_was_not_heard_while_we_stood_still_is_no_silence_of_its():
-    _, end = made()
-    end.was_deaf(3.0, 100.0)
-    assert end.heard == 8.0
-    end.was_deaf(200.0, 100.0)
-    assert end.heard == 100.0, "not beyond now"

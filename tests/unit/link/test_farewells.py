@@ -39,7 +39,7 @@ def stream() -> EdgeStream:
         def on_message(self, end, data): ...
         def on_closed(self, end, why): ...
 
-    return EdgeStream(Listener(), object(), 0.0)  # type: ignore[arg-type]
+    return EdgeStream(Listener(), object())  # type: ignore[arg-type]
 
 
 @pytest.fixture
