@@ -19,6 +19,7 @@ import grpc.aio
 from broker.config.settings import EtcdSettings
 from broker.core.errors import ConfigError
 from broker.seams.files import read_whole
+from broker.seams.grpc_wakeups import whole_wakeups
 
 from .etcdpb import rpc_pb2
 from .port import Compacted, MetadataRefused, MetadataUnavailable
@@ -269,10 +270,11 @@ class EtcdCalls:
 
     async def _open(self, endpoint: str) -> EtcdConnection:
         credentials = self._credentials()
-        if credentials is None:
-            channel = grpc.aio.insecure_channel(endpoint, options=OPTIONS)
-        else:
-            channel = grpc.aio.secure_channel(endpoint, credentials, options=OPTIONS)
+        with whole_wakeups():
+            if credentials is None:
+                channel = grpc.aio.insecure_channel(endpoint, options=OPTIONS)
+            else:
+                channel = grpc.aio.secure_channel(endpoint, credentials, options=OPTIONS)
         connection = EtcdConnection(endpoint, channel)
         try:
             await self._greet(connection)

@@ -19,6 +19,7 @@ import grpc.aio
 
 from broker.config.settings import ClusterSettings
 from broker.core.patience import longest_answer
+from broker.seams.grpc_wakeups import whole_wakeups
 from broker.seams.steps import StepKindStats
 from broker.seams.stream import Ended, EndKind, StreamEnd
 
@@ -141,8 +142,11 @@ class GrpcDialer:
             role = (
                 [("grpc.ssl_target_name_override", self._credentials.roles.target)] if self._credentials.roles else []
             )
-            return grpc.aio.secure_channel(address, self._credentials.channel(only), options=[*self._options, *role])
-        return grpc.aio.insecure_channel(address, options=self._options)
+            credentials, options = self._credentials.channel(only), [*self._options, *role]
+            with whole_wakeups():
+                return grpc.aio.secure_channel(address, credentials, options=options)
+        with whole_wakeups():
+            return grpc.aio.insecure_channel(address, options=self._options)
 
     async def _run_seen(self, stream: GrpcStream, call: _Call, service: str) -> None:
         """As _run(), behind a look at the peer's certificate."""

@@ -16,6 +16,7 @@ import grpc.aio
 
 from broker.config.settings import ClusterSettings
 from broker.core.errors import ConfigError
+from broker.seams.grpc_wakeups import whole_wakeups
 from broker.seams.steps import StepKindStats
 from broker.seams.stream import EDGE_SERVICE, REPLICA_SERVICE, Acceptor, Ended, EndKind
 
@@ -52,7 +53,8 @@ class GrpcServer:
     async def start(self) -> int:
         """The port it listens on. Raises ConfigError when it cannot."""
         settings = self._settings
-        self._server = grpc.aio.server(options=[*SERVER, *keepalive(settings)])
+        with whole_wakeups():
+            self._server = grpc.aio.server(options=[*SERVER, *keepalive(settings)])
         self._server.add_generic_rpc_handlers([_Methods(self._stream, self._foreign)])
         host = f"[{settings.host}]" if ":" in settings.host and settings.host[0] != "[" else settings.host
         address = f"{host}:{settings.port}"
