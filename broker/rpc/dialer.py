@@ -156,7 +156,7 @@ class GrpcDialer:
             if not await call.look(stream.peer, self._credentials):
                 why = Ended(REVOKED, EndKind.LOST)
                 call.cancel()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a name or a certificate that nobody can read
             why = _unreached(error, stream.peer)
             call.cancel()
         except asyncio.CancelledError:  # by abort(), whose reason counts
@@ -206,7 +206,7 @@ def _explained(error: grpc.RpcError, address: str) -> Ended:
     return Ended(f"lost: {code.name} {details}", EndKind.LOST)
 
 
-def _unreached(error: OSError, address: str) -> Ended:
+def _unreached(error: OSError | ValueError, address: str) -> Ended:
     # Of several addresses of a name asyncio tells all numbers in one text.
     if isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(error):
         return Ended(f"refused: nobody listens at {address}", EndKind.REFUSED)

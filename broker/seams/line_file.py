@@ -25,6 +25,7 @@ class LineFile:
         self._most = most
         self._keep = max(keep, 1)
         self._fd = -1
+        self._reads = True
         self._stuck = ""
         self._open()
 
@@ -52,7 +53,12 @@ class LineFile:
 
     def _open(self) -> None:
         self.close()
-        self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            self._fd, self._reads = os.open(self.path, flags | os.O_RDWR, 0o600), True
+        except PermissionError:
+            # It may be added to and not be read: then nobody sees whether its last line is whole.
+            self._fd, self._reads = os.open(self.path, flags | os.O_WRONLY, 0o600), False
 
     def _size(self) -> int | None:
         """None: another file stands there by now, or none."""
@@ -67,13 +73,13 @@ class LineFile:
 
     def _torn(self) -> bool:
         """Is its last line not whole, and nobody at it: a write over the end of a page shows in halves."""
-        for attempt in range(2):
+        for attempt in range(2 if self._reads else 0):
             size = os.fstat(self._fd).st_size
             if not size or os.pread(self._fd, 1, size - 1) == b"\n":
                 return False
             if not attempt:
                 time.sleep(0.001)
-        return True
+        return self._reads
 
     def _turn(self) -> None:
         """It is full. Another process of ours may find so as well: who has the lock does it, the others see it done."""

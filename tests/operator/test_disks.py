@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from broker_operator.spec.model import BrokerSpec
 from broker_operator.spec.names import BROKER
-from broker_operator.workloads.disks import outgrown
+from broker_operator.workloads.disks import Disks, outgrown
 from broker_operator.workloads.owners import Scaling, at_least
 
 from .bench import Bench
@@ -113,3 +113,21 @@ def test_owners_that_keep_something_come_back_whoever_deleted_the_stateful_set()
     assert at_least("stomp", 3, holding) == 5
     assert at_least("stomp", 7, holding) == 7
     assert at_least("stomp", 3, {}) == 3
+
+
+@pytest.mark.parametrize(
+    "keeping, gone",
+    [(None, []), ({"stomp-owner-4"}, ["data-stomp-owner-3"]), (set(), ["data-stomp-owner-3", "data-stomp-owner-4"])],
+)
+async def test_the_claim_of_a_removed_owner_goes_only_when_it_is_known_to_keep_nothing(bench, keeping, gone):
+    """A StatefulSet made anew with fewer owners, before etcd was read, would have taken copies of slots with it."""
+    deleted: list[str] = []
+
+    async def delete(claim: Table) -> None:
+        deleted.append(claim["metadata"]["name"])
+
+    bench.server.claims, bench.server.delete = ["10Gi"] * 5, delete
+    broker = bench.put(BROKER, owners={"replicas": 3, "storage": {"whenScaled": "Delete"}})
+    live = {"spec": {"replicas": 3}, "status": {"replicas": 0}}
+    await Disks(bench.server).settle(broker, broker.spec(BrokerSpec), live, Scaling(3, reason=""), keeping)
+    assert deleted == gone

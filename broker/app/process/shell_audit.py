@@ -12,7 +12,8 @@ import json
 import logging
 import os
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Final
 
@@ -54,7 +55,7 @@ def changes(action: str, *about: str) -> Callable[[Callable[..., Any]], Callable
 
 def _text(value: Any) -> str:
     """Of NAME=VALUE the name: values may be passcodes."""
-    return " ".join(each.partition("=")[0] for each in value) if isinstance(value, tuple) else str(value)
+    return " ".join(str(each).partition("=")[0] for each in (value if isinstance(value, tuple) else (value,)))
 
 
 def _note(action: str, target: str, outcome: str) -> None:
@@ -69,16 +70,31 @@ def _note(action: str, target: str, outcome: str) -> None:
 
     entry = {"who": _who(), "from": os.uname().nodename, "action": action, "target": target, "outcome": outcome}
     try:
-        new = not os.path.exists(path)
-        file = LineFile(path)  # which the broker puts aside, not we
-        if new and os.geteuid() == 0:
-            owner = os.stat(os.path.dirname(path) or ".")
-            os.chown(path, owner.st_uid, owner.st_gid)  # or the broker could not write there
+        with _as_owner_of(os.path.dirname(path) or "."):
+            file = LineFile(path)  # which the broker puts aside, not we
+            AuditWriter(file).emit(logging.makeLogRecord({"name": AUDIT, "msg": json.dumps(entry, ensure_ascii=False)}))
+            file.close()
     except OSError as error:
         click.echo(f"stampede: log.audit_file {path} cannot be written: {error.strerror}", err=True)
+
+
+@contextmanager
+def _as_owner_of(folder: str) -> Iterator[None]:
+    """Root is whom the folder belongs to meanwhile, usually the broker: a new file is the broker's, and a link that it
+    has put there reaches nothing that it could not write itself. Raises OSError."""
+    if os.geteuid() != 0 or (owner := os.stat(folder)).st_uid == 0:
+        yield
         return
-    AuditWriter(file).emit(logging.makeLogRecord({"name": AUDIT, "msg": json.dumps(entry, ensure_ascii=False)}))
-    file.close()
+    group, groups = os.getegid(), os.getgroups()
+    os.setgroups([])
+    os.setegid(owner.st_gid)
+    os.seteuid(owner.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
 
 
 def _who() -> str:

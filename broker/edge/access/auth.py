@@ -260,12 +260,16 @@ class TableAuthenticator:
         nobody has, such a login waits for what the last try took."""
         if not self._penalties.may_try(pair):
             return None
-        users, began = self._users, self._clock.monotonic()
-        user = users.get(login)
+        user = self._users.get(login)
         if user is None:
             await self._sleep(self._try_took)
             self._penalties.tried(pair)
             return None
+        # Who hangs up meanwhile has tried all the same.
+        return await asyncio.shield(asyncio.ensure_future(self._try_known(digest, user, login, passcode, pair)))
+
+    async def _try_known(self, digest: bytes, user: User, login: str, passcode: str, pair: Pair) -> Principal | None:
+        users, began = self._users, self._clock.monotonic()
         check = Check(pair[1])
         self._turns.try_first(check, pair[0])
         right, loop = "", asyncio.get_running_loop()
@@ -277,7 +281,8 @@ class TableAuthenticator:
             await check.granted
             if (known := self._right.get(digest)) is not None:
                 return known  # many came at once
-            for each in hashes:
+            # As many for every name (see _verify).
+            for each in hashes + (NOBODY,) * (self._rounds - len(hashes)):
                 if await loop.run_in_executor(self._pool, verify, each, passcode):
                     right = each
                     break
@@ -285,7 +290,7 @@ class TableAuthenticator:
             return None
         finally:
             self._turns.over(check)
-        if not right:
+        if right not in hashes:
             self._try_took = self._clock.monotonic() - began
             self._penalties.tried(pair)
         elif self._users is users:

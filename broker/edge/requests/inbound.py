@@ -19,6 +19,7 @@ from ..session.session import Session
 from ..subscriptions.rate_limits import Rates
 from ..transport import framelog
 from ..transport.fair_reading import Lane, ReadSize
+from ..transport.timers import Handle
 from . import acks, connecting, control
 from .publishing import LargeSend, Publisher
 
@@ -28,6 +29,9 @@ GOES_ON = {"park", "memory"}
 BEGUN, BEGUN_SHORT = 48, 12
 """Subscriptions that one session begins in a turn, of 50 to 100 µs each, and while others send little, who wait for
 turns (fair_reading.SHORT_ROUND_S); one with a selector counts twice."""
+RESTS_S = 0.25
+"""So long at most a frame waits for the answer to the one before: what had been asked before that may have none for
+hours, where a slot has too few copies, and answers are told in their order."""
 
 
 class Inbound:
@@ -49,8 +53,8 @@ class Inbound:
         self._late: list[Event] | None = None
         self._holds: set[str] | None = None
         self._breathing = False
-        self._rests = False
-        """… but not before something is answered."""
+        self._rests: Handle | None = None
+        """… but not before something is answered; ends that wait."""
         self._begun = 0
 
     def take(self, events: list[Event], fresh: bool = True) -> None:
@@ -214,7 +218,8 @@ class Inbound:
     def unpark(self) -> None:
         session = self._session
         events, self._parked = self._parked, None
-        self._breathing = self._rests = False
+        self._breathing = False
+        self._rests_no_more()
         self.release("park")
         if session.closed:
             return
@@ -249,12 +254,14 @@ class Inbound:
 
     def rest(self) -> Callable[[], None]:
         """As breathe(), and what the frame before has asked for is much for owners, too: the next one has its turn when
-        that is answered, which is told by what is returned. Of who has hung up nothing more comes: it need not."""
+        that is answered, which is told by what is returned, or after RESTS_S. Of who has hung up nothing more comes: it
+        need not."""
         if self._session.ended:
             self.breathe()
         elif self._parked is None:
             self.park()
-            self._breathing = self._rests = True
+            self._breathing = True
+            self._rests = self._edge.beats.deadline(self._edge.clock.monotonic() + RESTS_S, self._rested)
             self._edge.rounds.left(self._session.wire.held)
         return self._rested
 
@@ -264,11 +271,16 @@ class Inbound:
         self._rested()
         return self.parked
 
+    def _rests_no_more(self) -> bool:
+        """Did it rest."""
+        handle, self._rests = self._rests, None
+        if handle is not None:
+            self._edge.beats.cancel(handle)
+        return handle is not None
+
     def _rested(self) -> None:
-        if self._rests:
-            self._rests = False
-            if self._may_breathe():
-                self._edge.rounds.wait(self)
+        if self._rests_no_more() and self._may_breathe():
+            self._edge.rounds.wait(self)
 
     def take_portion(self) -> None:
         """See fair_reading.TakesTurns. Nothing, when the owner has no room meanwhile: release() asks again."""
@@ -288,7 +300,7 @@ class Inbound:
         return self._session.whose, ReadSize.LARGE
 
     def _may_breathe(self) -> bool:
-        return self._breathing and not self._rests and self._holds is not None and self._holds <= GOES_ON
+        return self._breathing and self._rests is None and self._holds is not None and self._holds <= GOES_ON
 
     @property
     def waits(self) -> bool:
@@ -336,7 +348,8 @@ class Inbound:
     def close(self) -> None:
         """The session has ended: what has come of a large body is nothing, nor is what waits for a rate."""
         self._late = None
-        self._breathing = self._rests = False
+        self._breathing = False
+        self._rests_no_more()
         if self.large is not None:
             self.large.abort()
 

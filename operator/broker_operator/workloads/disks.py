@@ -8,6 +8,7 @@ takes a claim away then gets one of the new class (docs/runbooks/disks.md). Must
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from ..kube.kube import Kube, KubeError
 from ..spec import names
@@ -23,15 +24,18 @@ class Disks:
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
 
-    async def settle(self, resource: Resource, spec: BrokerSpec, live: Table | None, step: Scaling) -> Condition | None:
+    async def settle(
+        self, resource: Resource, spec: BrokerSpec, live: Table | None, step: Scaling, keeping: Collection[str] | None
+    ) -> Condition | None:
         """Claims as the spec has them, as far as that takes nothing away; those of removed owners go if that is wanted:
-        such an owner kept nothing. What there is to say of classes, None = nothing. Raises KubeError, ConfigError."""
+        such an owner kept nothing. keeping: owners that have copies of slots, None: nobody knows (etcd is away, or was
+        not read yet). What there is to say of classes, None = nothing. Raises KubeError, ConfigError."""
         if live is None:
             return None
         storage, name = spec.owners.storage, resource.id.name
         made = _template(live).get("resources", {}).get("requests", {}).get("storage")
         gone = step.reason == "" and int(live.get("status", {}).get("replicas", 0)) <= spec.owners.replicas
-        delete = storage.when_scaled == "Delete" and gone
+        delete = storage.when_scaled == "Delete" and gone and keeping is not None
         size = owners.quantity(storage.size)
         if made and owners.quantity(made) >= size and not delete and not storage.storage_class_name:
             return None
@@ -44,7 +48,7 @@ class Disks:
             ordinal = names.ordinal_of(name, claim_name.removeprefix(f"{names.DATA_CLAIM}-"))
             if ordinal is None:
                 continue
-            if delete and ordinal >= spec.owners.replicas:
+            if ordinal >= spec.owners.replicas and delete and names.owner_pod(name, ordinal) not in (keeping or ()):
                 log.info("claim %s of a removed owner is deleted", claim_name)
                 await self._kube.delete(claim)
                 continue

@@ -136,7 +136,8 @@ class Workloads:
                 await _keep_entries(resource, cluster)
             made = owners.objects(resource, spec, image, step.replicas, live, self._api)
             await self._make(resource, made)
-            placed = await self._disks.settle(resource, spec, live, step)
+            keeping = holding if cluster is not None and cluster.whole else None
+            placed = await self._disks.settle(resource, spec, live, step, keeping)
             if live is not None and outgrown(spec, live, step):
                 await self._applier.leave(live)
         except (Taken, ConfigError, KubeError) as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,3 +115,20 @@ def test_who_used_sudo_is_named_and_a_user_without_a_name_is_a_number(monkeypatc
     assert shell_audit._who() == "shell:root (sudo: ada)"
     monkeypatch.setattr(shell_audit.os, "getuid", lambda: 987654)
     assert shell_audit._who() == "shell:987654"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_root_writes_as_whom_the_folder_belongs_to() -> None:
+    """The broker's account could put a link there, and would have been given what it names."""
+    nobody, secret = 65534, Path("/root/shell-audit-of-a-test")
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        os.chown(folder, nobody, nobody)
+        with shell_audit._as_owner_of(place):
+            (folder / "audit").write_text("x")
+            assert os.geteuid() == nobody and os.getgroups() == []
+        assert os.geteuid() == 0 and (folder / "audit").stat().st_uid == nobody
+        (folder / "link").symlink_to(secret)
+        with pytest.raises(PermissionError), shell_audit._as_owner_of(place):
+            (folder / "link").write_text("x")
+        assert not secret.exists()

@@ -340,6 +340,17 @@ async def test_a_wrong_passcode_waits_for_its_turn_whether_there_is_such_a_user_
     assert not any(world.auth._penalties.may_try((f"10.9.0.{i}", "bob")) for i in range(2))
 
 
+async def test_who_hangs_up_while_he_is_tried_has_been_tried(stormy: tuple[World, Held]) -> None:
+    """Else one known name gives free checks, and more of them than there are threads."""
+    world, held = stormy
+    came = asyncio.ensure_future(world.login("ada", "no", "10.9.0.1:1"))
+    await eventually(lambda: world.auth._turns._tried_from)
+    came.cancel()
+    held.go.set()
+    await eventually(lambda: not world.auth._penalties.may_try(("10.9.0.1", "ada")))
+    assert ("$argon2id$right", "no") in held.seen and not world.auth._turns._tried_from
+
+
 async def test_a_new_user_costs_no_check_of_those_who_are_in(world: World) -> None:
     await world.login("ada", "right")
     world.write(ada="right", bob="b", eve="e")

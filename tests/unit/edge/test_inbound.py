@@ -10,7 +10,9 @@ import pytest
 from broker.core.commands import Disconnect, Publish, Subscribe
 from broker.core.effects import Done
 from broker.core.reasons import Reason
+from broker.edge.requests import inbound
 from broker.edge.requests.inbound import BEGUN, BEGUN_SHORT
+from tests.harness.waiting import eventually
 
 from .bench import Bench
 
@@ -297,3 +299,16 @@ async def test_what_a_read_brings_alone_is_carried_out_at_once_where_the_owner_c
     bench.port.at_once = None
     session.receive(send(b"9"))
     assert sent(bench) == [b"8", b"9"]
+
+
+async def test_what_waits_for_an_answer_waits_no_longer_than_that(monkeypatch):
+    """Answers are told in their order, and that of an earlier SEND may not come for hours."""
+    monkeypatch.setattr(inbound, "RESTS_S", 0.05)
+    bench = Bench()
+    session, _ = bench.session()
+    intake: Any = session.intake
+    intake.rest()
+    session.receive(send(b"1"))
+    assert sent(bench) == []
+    await eventually(lambda: sent(bench) == [b"1"])
+    assert not intake.parked and intake._rests is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import threading
@@ -159,3 +160,20 @@ def test_one_that_cannot_be_put_aside_grows_and_says_so_once(tmp_path: Path, mon
     assert lines(tmp_path) == [f"line {number}" for number in range(5)]
     assert file.stuck() == "Device or resource busy" and file.stuck() == ""
     file.close()
+
+
+def test_one_that_may_be_added_to_and_not_read_is_added_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a security module lets logs be appended only; the broker would not start for it."""
+    opened = os.open
+
+    def refused(path: str, flags: int, *more: int) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", refused)
+    file = LineFile(str(tmp_path / "audit"))
+    file.write(b"one\n")
+    file.write(b"two\n")
+    file.close()
+    assert (tmp_path / "audit").read_bytes() == b"one\ntwo\n"
