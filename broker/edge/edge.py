@@ -41,8 +41,6 @@ from .quotas.meters import Tokens
 from .quotas.quotas import Quotas
 from .requests.inbound import Inbound
 from .requests.live_changes import LiveChanges
-from .requests.queue_wildcards import QueueWildcards
-from .requests.stream_ends import StreamEnds
 from .rights.permissions import Permissions, Rights, of_settings
 from .session import audit_trail
 from .session.added_headers import Numbers
@@ -50,6 +48,8 @@ from .session.counters import EdgeCounters
 from .session.expiries import Expiries
 from .session.parts import Eases, Faulty, Flushes, OpenConnection, ReadingHalf
 from .session.session import Session
+from .subscribing.queue_wildcards import QueueWildcards
+from .subscribing.stream_ends import StreamEnds
 from .subscriptions.rate_limits import make_rates
 from .subscriptions.subscription import SlotSubscription
 from .subscriptions.wildcard_subscription import WildcardSubscription, block

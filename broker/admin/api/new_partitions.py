@@ -1,6 +1,6 @@
 """Durable subscriptions that nobody uses get their queue in partitions that an address is given while the cluster runs.
 
-Who subscribes gives himself parts in them (edge/requests/growing.py); who is away cannot. So before this edge sends
+Who subscribes gives himself parts in them (edge/subscribing/growing.py); who is away cannot. So before this edge sends
 anything to a new partition it asks all owners for the durable subscriptions there are, and has those made that are
 missing there: by a SUBSCRIBE with their name and selector that takes nothing, as their own client would. Each edge does
 that for itself; what is there already stays as it is.

@@ -1,5 +1,5 @@
-"""What queues there are, for wildcards of queues (edge/requests/queue_wildcards.py): names by pattern, of all owners;
-and what the last message of one is, for those who read it from there (edge/requests/stream_ends.py).
+"""What queues there are, for wildcards of queues (edge/subscribing/queue_wildcards.py): names by pattern, of all
+owners; and what the last message of one is, for those who read it from there (edge/subscribing/stream_ends.py).
 
 Rule: all patterns are looked for together, SOME at a time, so that a look costs what there is and what is found, not
 how many ask. An answer that is not whole is given all the same: what lacks is found at the next look.
@@ -38,11 +38,11 @@ class KnownQueues:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def find(self, patterns: Iterable[str], most: int, done: Found) -> None:
-        """edge.requests.queue_wildcards.Find."""
+        """edge.subscribing.queue_wildcards.Find."""
         self._begin(self._tell(list(patterns), most, done), "queue names")
 
     def find_end(self, address: str, found: Callable[[int], None], done: Answer) -> None:
-        """edge.requests.stream_ends.FindEnd."""
+        """edge.subscribing.stream_ends.FindEnd."""
         self._begin(self._tell_end(address, found, done), "end of a stream")
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:

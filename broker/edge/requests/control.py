@@ -21,8 +21,9 @@ from ..destinations.dialect import whole_number, yes
 from ..quotas.quotas import Resource
 from ..session.session import Session
 from ..session.transactions import OpenTransaction
+from ..subscribing.subscribing import subscribe
+from ..subscribing.unsubscribing import unsubscribe
 from .acks import delivery, late
-from .subscribing import subscribe, unsubscribe
 
 MAX_DELAY_MS = 366 * 24 * 3600 * 1000
 MAX_IDS = 1 << 53

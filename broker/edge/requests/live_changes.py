@@ -21,11 +21,11 @@ from broker.seams.steps import StepKindStats
 
 from ..access.auth import ANONYMOUS, Authenticator
 from ..access.outside import Outside
+from ..authorising import keeps
 from ..session.session import Session
+from ..subscribing.growing import follow
 from ..subscriptions.subscription import SlotSubscription
 from ..transport.timers import TimerWheel
-from .authorising import keeps
-from .growing import follow
 
 PIECE = 200
 """Units in one turn of the loop: a session that is looked at is one, each of its subscriptions another."""

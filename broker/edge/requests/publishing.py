@@ -19,6 +19,7 @@ from broker.engine.publishing.recurrence import Recurrence
 from broker.link.owner_port import Away, BodyWriter
 from broker.wire.events import BodyStart, Head, Sends
 
+from ..authorising import creating
 from ..destinations.asking import ask
 from ..destinations.directory import Done
 from ..destinations.partitioner import by_slot, slot_for
@@ -28,9 +29,8 @@ from ..session.added_headers import marks_of
 from ..session.compressing import Deflating
 from ..session.parts import ReadingHalf
 from ..session.session import Session
+from ..subscribing.subscribing import subscribe_reply
 from . import management
-from .authorising import creating
-from .subscribing import subscribe_reply
 
 PENDING_BODY_BYTES = 4 * 1024 * 1024
 """Bytes of a large body that may wait for the disk before its socket is paused."""

@@ -146,13 +146,13 @@ class Judging(Protocol):
 
 
 class Ends(Protocol):
-    """Where streams end (requests/stream_ends.py)."""
+    """Where streams end (subscribing/stream_ends.py)."""
 
     def ask(self, session: Any, frame: Frame, address: str, then: Callable[[], None]) -> None: ...
 
 
 class PartsOfQueues(Protocol):
-    """Subscriptions to queues by a wildcard (requests/queue_wildcards.py)."""
+    """Subscriptions to queues by a wildcard (subscribing/queue_wildcards.py)."""
 
     @property
     def served(self) -> bool: ...

@@ -12,7 +12,7 @@ from broker.core.errors import Code, RefusedError
 from broker.edge.destinations import foreign_headers
 from broker.edge.destinations.dialect import Dialect
 from broker.edge.destinations.send_route import RouteCache
-from broker.edge.requests.subscribing import PRIORITIES
+from broker.edge.subscribing.subscribe_request import PRIORITIES
 from broker.wire.events import Head
 
 DIALECT = Dialect.of("/queue/", "/topic/")

@@ -11,8 +11,9 @@ import pytest
 from broker.core.commands import Publish, Subscribe, Unsubscribe
 from broker.core.ids import slots_of
 from broker.core.reasons import Reason
-from broker.edge.requests import growing, live_changes
+from broker.edge.requests import live_changes
 from broker.edge.requests.live_changes import END, FEW, PIECE
+from broker.edge.subscribing import growing
 
 from .bench import Bench
 from .test_authorising import ALL, bench_of, without

@@ -441,3 +441,20 @@ async def test_who_may_send_and_not_create_creates_none_of_several_destinations(
     session, _ = bench.session("classic")
     session.receive(b"SEND\ndestination:/queue/a,/queue/b\n\n1\0")
     assert [part.create for part in bench.port.last(Transact).parts] == [False, False]
+
+
+async def test_lengths_of_time_go_to_the_owner_as_such():
+    """Its clock makes points of time of them; ours may be hours off."""
+    bench = Bench()
+    session, _ = bench.session()
+    for headers, lengths in (
+        (b"ttl:5000\n", (5000, 0)),
+        (b"AMQ_SCHEDULED_DELAY:700\n", (0, 700)),
+        (b"expires:99\n", (0, 0)),
+        (b"AMQ_SCHEDULED_TIME:99\n", (0, 0)),
+    ):
+        bench.port.commands.clear()
+        session.receive(b"SEND\ndestination:/queue/q\n%b\nx\0" % headers)
+        publish = bench.port.last(Publish)
+        assert (publish.ttl, publish.delay) == lengths
+        assert publish.run.expires or publish.run.due

@@ -16,8 +16,8 @@ from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.message import Run
 from broker.core.reasons import Reason
-from broker.edge.requests import queue_wildcards
-from broker.edge.requests.queue_wildcards import MOST, PIECE, Found
+from broker.edge.subscribing import queue_wildcards
+from broker.edge.subscribing.queue_wildcards import MOST, PIECE, Found
 
 from .bench import Bench
 

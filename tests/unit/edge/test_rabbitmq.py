@@ -15,7 +15,7 @@ from broker.edge.destinations.dialect import Dialect, Homes
 from broker.edge.destinations.dialects import arguments, choose, flags, rabbitmq, streams
 from broker.edge.destinations.dialects.exchanges import PREDECLARED
 from broker.edge.destinations.send_route import READ, RouteCache
-from broker.edge.requests.subscribing import PRIORITIES
+from broker.edge.subscribing.subscribe_request import PRIORITIES
 from broker.wire.events import Head
 from broker.wire.layouts import NAMED, SIGNIFICANT
 

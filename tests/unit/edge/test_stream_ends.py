@@ -8,7 +8,7 @@ from broker.config.addressing import AddressSettings
 from broker.core.errors import Code, RefusedError
 from broker.edge.destinations.dialect import Homes
 from broker.edge.destinations.dialects.rabbitmq import RabbitMQ
-from broker.edge.requests.stream_ends import StreamEnds
+from broker.edge.subscribing.stream_ends import StreamEnds
 from broker.wire.events import Frame
 
 STREAMS = {

@@ -25,7 +25,7 @@ _HYPHENATED: Final = "hyphenated_props:"
 _PREFIXES: Final = (_HYPHENATED, "no_" + _HYPHENATED, "convert_string_expressions:", "no_convert_string_expressions:")
 """How a selector may begin: how all of it is to be read."""
 LAST: Final = "last"
-"""A value of OFFSET: RabbitMQ begins with its last chunk, here it is the last message; see requests/stream_ends.py."""
+"""A value of OFFSET: RabbitMQ begins with its last chunk, here it is the last message; see stream_ends.py."""
 _OFFSETS: Final = "first, last, next, offset=NUMBER or timestamp=SECONDS since 1970"
 
 

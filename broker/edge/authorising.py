@@ -17,11 +17,11 @@ from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.engine.address.address_settings import plain_routing
 
-from ..destinations.send_route import Route
-from ..rights.permissions import ADDRESS, DURABLE, OWN, Rights, full_name
-from ..session import audit_trail
-from ..session.session import Session
-from ..subscriptions.subscription import SlotSubscription
+from .destinations.send_route import Route
+from .rights.permissions import ADDRESS, DURABLE, OWN, Rights, full_name
+from .session import audit_trail
+from .session.session import Session
+from .subscriptions.subscription import SlotSubscription
 
 
 class ReadingAsked(Protocol):
@@ -77,30 +77,30 @@ def _allowed(rights: Rights, address: str, queues: tuple[str | None, ...]) -> fr
     return allowed
 
 
-def subscribing(session: Session, wish: ReadingAsked) -> bool:
+def subscribing(session: Session, asked: ReadingAsked) -> bool:
     """May a SUBSCRIBE create what is not there. Raises RefusedError(NOT_ALLOWED)."""
     rights = session.rights
-    if rights is None or not wish.address:
+    if rights is None or not asked.address:
         return True
-    allowed = _allowed(rights, wish.address, wish.queues)
-    if wish.operation not in allowed:
-        raise _reading(session, rights, wish.operation, wish.address, wish.queues)
-    if _topic(session, wish.address, wish.routing, wish.queue):
+    allowed = _allowed(rights, asked.address, asked.queues)
+    if asked.operation not in allowed:
+        raise _reading(session, rights, asked.operation, asked.address, asked.queues)
+    if _topic(session, asked.address, asked.routing, asked.queue):
         # Its queue is always a new one.
         if OWN not in allowed:
-            raise refusal(session, rights, OWN, wish.address, None)
-        return wish.wildcard or ADDRESS in allowed
-    if wish.durable and wish.wildcard:
+            raise refusal(session, rights, OWN, asked.address, None)
+        return asked.wildcard or ADDRESS in allowed
+    if asked.durable and asked.wildcard:
         return DURABLE in allowed
     # By the settings a plain name is a queue; the owner may know better, and then asks for nothing more.
-    plain = wish.routing is Routing.UNSET and wish.queue is None
+    plain = asked.routing is Routing.UNSET and asked.queue is None
     return ADDRESS in allowed and DURABLE in allowed and (OWN in allowed or not plain)
 
 
-def always_new(session: Session, wish: ReadingAsked) -> bool:
+def always_new(session: Session, asked: ReadingAsked) -> bool:
     """Is the queue of such a SUBSCRIBE one of its own, that is made for it."""
-    topic = not wish.durable and _topic(session, wish.address, wish.routing, wish.queue)
-    return topic or wish.address.startswith(TEMPORARY)
+    topic = not asked.durable and _topic(session, asked.address, asked.routing, asked.queue)
+    return topic or asked.address.startswith(TEMPORARY)
 
 
 def deleting(session: Session, address: str, queue: str) -> None:
