@@ -23,8 +23,8 @@ import grpc.aio
 
 from broker.config.scaler import ScalerSettings
 from broker.core.errors import ConfigError
+from broker.seams import grpc_ends
 from broker.seams.files import read_whole
-from broker.seams.grpc_wakeups import whole_wakeups
 
 from .depths import NoNumber
 from .keda import externalscaler_pb2 as pb
@@ -122,8 +122,7 @@ class Scaler:
             "GetMetricSpec": unary(self._spec, ref, answer),
             "GetMetrics": unary(self._metrics, pb.GetMetricsRequest.FromString, answer),
         }
-        with whole_wakeups():
-            self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self._server = grpc_ends.server([("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
         address = f"{settings.host}:{settings.port}"
         try:

@@ -18,8 +18,8 @@ import grpc.aio
 
 from broker.config.settings import EtcdSettings
 from broker.core.errors import ConfigError
+from broker.seams import grpc_ends
 from broker.seams.files import read_whole
-from broker.seams.grpc_wakeups import whole_wakeups
 
 from .etcdpb import rpc_pb2
 from .port import Compacted, MetadataRefused, MetadataUnavailable
@@ -269,12 +269,7 @@ class EtcdCalls:
             log.warning("the metadata store does not answer, trying again until it does: %s", why)
 
     async def _open(self, endpoint: str) -> EtcdConnection:
-        credentials = self._credentials()
-        with whole_wakeups():
-            if credentials is None:
-                channel = grpc.aio.insecure_channel(endpoint, options=OPTIONS)
-            else:
-                channel = grpc.aio.secure_channel(endpoint, credentials, options=OPTIONS)
+        channel = grpc_ends.channel(endpoint, self._credentials(), OPTIONS)
         connection = EtcdConnection(endpoint, channel)
         try:
             await self._greet(connection)

@@ -19,7 +19,7 @@ import grpc.aio
 
 from broker.config.settings import ClusterSettings
 from broker.core.patience import longest_answer
-from broker.seams.grpc_wakeups import whole_wakeups
+from broker.seams import grpc_ends
 from broker.seams.steps import StepKindStats
 from broker.seams.stream import Ended, EndKind, StreamEnd
 
@@ -142,11 +142,8 @@ class GrpcDialer:
             role = (
                 [("grpc.ssl_target_name_override", self._credentials.roles.target)] if self._credentials.roles else []
             )
-            credentials, options = self._credentials.channel(only), [*self._options, *role]
-            with whole_wakeups():
-                return grpc.aio.secure_channel(address, credentials, options=options)
-        with whole_wakeups():
-            return grpc.aio.insecure_channel(address, options=self._options)
+            return grpc_ends.channel(address, self._credentials.channel(only), [*self._options, *role])
+        return grpc_ends.channel(address, None, self._options)
 
     async def _run_seen(self, stream: GrpcStream, call: _Call, service: str) -> None:
         """As _run(), behind a look at the peer's certificate."""

@@ -16,7 +16,7 @@ import grpc.aio
 
 from broker.config.settings import ClusterSettings
 from broker.core.errors import ConfigError
-from broker.seams.grpc_wakeups import whole_wakeups
+from broker.seams import grpc_ends
 from broker.seams.steps import StepKindStats
 from broker.seams.stream import EDGE_SERVICE, REPLICA_SERVICE, Acceptor, Ended, EndKind
 
@@ -39,7 +39,7 @@ class GrpcServer:
         self._acceptor = acceptor
         self._steps = steps
         self._credentials = Credentials(settings)
-        self._server: Any = None  # must stay referenced: gRPC silently stops listening when it is collected
+        self._server: Any = None
         self._streams: dict[GrpcStream, Mapping[str, Sequence[bytes]]] = {}
         """And what their certificates say."""
         self._looking: asyncio.Task[None] | None = None
@@ -53,8 +53,7 @@ class GrpcServer:
     async def start(self) -> int:
         """The port it listens on. Raises ConfigError when it cannot."""
         settings = self._settings
-        with whole_wakeups():
-            self._server = grpc.aio.server(options=[*SERVER, *keepalive(settings)])
+        self._server = grpc_ends.server([*SERVER, *keepalive(settings)])
         self._server.add_generic_rpc_handlers([_Methods(self._stream, self._foreign)])
         host = f"[{settings.host}]" if ":" in settings.host and settings.host[0] != "[" else settings.host
         address = f"{host}:{settings.port}"

@@ -31,8 +31,8 @@ _UNREAD = bytes(4)
 
 @contextmanager
 def whole_wakeups() -> Iterator[None]:
-    """Around what makes a channel or a server of grpc.aio: the first one in a loop registers the callback there. To be
-    called in the running loop; costs nothing once the callback is there."""
+    """Around what makes a channel or a server of grpc.aio (grpc_ends.py): the first one in a loop registers the
+    callback there. To be called in the running loop; costs nothing once the callback is there."""
     loop: Any = asyncio.get_running_loop()
     add_reader = loop.add_reader
 

@@ -72,14 +72,16 @@ class LineFile:
         return there.st_size if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino) else None
 
     def _torn(self) -> bool:
-        """Is its last line not whole, and nobody at it: a write over the end of a page shows in halves."""
-        for attempt in range(2 if self._reads else 0):
-            size = os.fstat(self._fd).st_size
-            if not size or os.pread(self._fd, 1, size - 1) == b"\n":
-                return False
-            if not attempt:
-                time.sleep(0.001)
-        return self._reads
+        """Is its last line half a line, and nobody at it."""
+        if not self._reads or self._whole():
+            return False
+        # A write over the end of a page shows in halves: of a process that is at it, the other one is there by then.
+        time.sleep(0.001)
+        return not self._whole()
+
+    def _whole(self) -> bool:
+        size = os.fstat(self._fd).st_size
+        return not size or os.pread(self._fd, 1, size - 1) == b"\n"
 
     def _turn(self) -> None:
         """It is full. Another process of ours may find so as well: who has the lock does it, the others see it done."""

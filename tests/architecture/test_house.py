@@ -195,6 +195,17 @@ def test_nobody_decides_by_the_text_of_an_end():
     assert {file: n for file, n in BY_TEXT.items() if n > found.get(file, 0)} == {}, "it has shrunk: say so above"
 
 
+MAKES_A_GRPC_END = re.compile(r"\bgrpc\.aio\.(?:(?:in)?secure_channel|server)\(")
+
+
+def test_grpc_s_channels_and_servers_are_made_in_one_place():
+    """There their wake-ups are taken whole; a channel made elsewhere, if it is the first of its loop, undoes that."""
+    makes = MAKES_A_GRPC_END.search
+    assert makes("grpc.aio.server(options=[])") and makes("grpc.aio.secure_channel(") and not makes("grpc.aio.Channel")
+    found = [path.relative_to(BROKER).as_posix() for path in BROKER.rglob("*.py") if makes(path.read_text())]
+    assert found == ["seams/grpc_ends.py"]
+
+
 def test_files_that_the_glossary_names_are_there():
     page = (BROKER.parent / "docs" / "glossary.md").read_text()
     rooms = {name: None for name in re.findall(r"`(\w+(?:/\w+)+\.py)`", page)}

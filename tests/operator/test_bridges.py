@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,9 +12,7 @@ from broker_operator.spec.names import BROKER, Id
 from broker_operator.workloads.workloads import _keep_entries
 from broker_operator.world.cluster import Cluster
 
-from broker.config.settings import EtcdSettings
 from broker.core.errors import ConfigError
-from tests.harness.metadata import MemoryMetadata, MemoryStore
 from tests.harness.waiting import eventually
 
 from .bench import Bench
@@ -28,15 +25,6 @@ ORDERS = {
     "login": "from-east", "passcodeKey": "west.passcode", "caKey": "ca.crt", "maxHops": 2,
 }  # fmt: skip
 NEWS = {"name": "news", "url": "stomp://west:61613", "source": "/topic/news.#", "user": "bridge", "direction": "in"}
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    found = Cluster(EtcdSettings(endpoints="127.0.0.1:1", prefix="/x"), lambda *_: None, MemoryMetadata(MemoryStore()))
-    found.start()
-    await eventually(lambda: found.known)
-    yield found
-    await found.stop()
 
 
 def kept(cluster: Cluster) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,23 +12,12 @@ from broker_operator.workloads.workloads import _keep_entries
 from broker_operator.world.cluster import Cluster
 from broker_operator.world.resource_cache import ResourceCache
 
-from broker.config.settings import EtcdSettings
 from broker.core.errors import ConfigError
-from tests.harness.metadata import MemoryMetadata, MemoryStore
 from tests.harness.waiting import eventually
 
 from .builders import raw
 
 ADA = {"who": "user:ada", "maxConnections": 3, "maxProducerByteRate": 1000}
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    found = Cluster(EtcdSettings(endpoints="127.0.0.1:1", prefix="/x"), lambda *_: None, MemoryMetadata(MemoryStore()))
-    found.start()
-    await eventually(lambda: found.known)
-    yield found
-    await found.stop()
 
 
 def quotas(cluster: Cluster) -> dict[str, Any]:

@@ -38,9 +38,9 @@ from broker.journal.journal import Journal
 from broker.journal.reads.history import Cursor, Entry, epoch_at
 from broker.journal.reads.scanning import SlotPart
 from broker.rpc.v1 import log_reads_pb2 as pb
+from broker.seams import grpc_ends
 from broker.seams.clock import Clock
 from broker.seams.files import read_whole
-from broker.seams.grpc_wakeups import whole_wakeups
 
 from .log_keeping import LogRetention
 from .log_rows import HIDDEN, VIEWS, Queue, QueueNames, Wanted, batch, rows
@@ -181,8 +181,7 @@ class LogReads:
         settings = self._settings
         if settings.port < 0:
             return
-        with whole_wakeups():
-            self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self._server = grpc_ends.server([("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers([self.handlers()])
         host = f"[{host}]" if ":" in host and host[0] != "[" else host or "[::]"
         address = f"{host}:{settings.port}"
