@@ -13,14 +13,12 @@ from asyncio import Task
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from broker.config.acceptor import AcceptorSettings
 from broker.core.address import AckMode
 from broker.core.commands import Command, Disconnect, DisconnectAll
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
 from broker.core.notices import NoticeKind
 from broker.core.reasons import CALM, Reason
-from broker.core.virtual_host import VirtualHost, split
 from broker.seams.steps import QUICK_S
 from broker.wire.connection import Connection, Role
 from broker.wire.events import Event
@@ -28,14 +26,12 @@ from broker.wire.versions import Version
 from broker.wire.writer import error_frame, escape
 
 from ..access.acceptor import Entrance
-from ..access.auth import ANONYMOUS, Principal
+from ..access.auth import Principal
 from ..destinations.temporary import Temporaries
 from ..quotas.quotas import Resource, Usage
-from ..rights.permissions import Rights
 from ..subscriptions.subscription import SlotSubscription
 from ..subscriptions.wildcard_subscription import STANDING, block
 from ..transport.channel import GONE, Channel
-from ..transport.shares import network
 from ..transport.tcp import peer_host
 from . import audit_trail
 from .blocked_sends import BlockedSends
@@ -45,7 +41,7 @@ from .open_errors import to_be_told
 from .outbound import Outbound
 from .parts import EdgeServices, ReadingHalf
 from .receipts import ASIDE, Answers, Then
-from .session_state import SessionLife
+from .session_identity import SessionIdentity
 from .transactions import Transactions
 from .watchdog import Watch
 
@@ -74,36 +70,25 @@ many bytes are much (fair_reading.py) was learned of the frames before, and thos
 of BEGIN, SEND and ABORT behind a large body took 240 ms."""
 
 
-class Session(SessionLife):
+class Session(SessionIdentity):
     """See the head of this file. Fields that most connections never need are made on first use."""
 
     __slots__ = (
-        "_doomed", "_temporaries", "_transactions", "answers", "blocked", "bytes_in", "channel", "client_id",
-        "edge", "ended", "entrance", "groups", "handles", "id", "intake", "login_mark", "login_task",
-        "outbox", "principal", "rights", "subscriptions", "usage", "used", "watch", "wire",
+        "_doomed", "_temporaries", "_transactions", "answers", "blocked", "bytes_in", "ended", "handles", "intake",
+        "login_task", "outbox", "subscriptions", "usage", "used", "watch", "wire",
     )  # fmt: skip
 
     def __init__(
         self, edge: EdgeServices, channel: Channel, entrance: Entrance, intake: Callable[[Session], ReadingHalf]
     ) -> None:
         """intake: makes its reading half, which knows what frames mean."""
-        super().__init__()
-        self.edge = edge
-        self.channel = channel
-        self.entrance = entrance
-        self.id = channel.id
+        super().__init__(edge, channel, entrance)
         self.wire = Connection(Role.SERVER, entrance.wire, entrance.memo, entrance.leniency, BURST)
         self.answers = Answers()
         self.intake = intake(self)
         self.outbox = Outbound(self)
         self.subscriptions = NO_SUBSCRIPTIONS
         self.handles = NO_HANDLES
-        self.client_id = ""
-        self.principal = ""
-        self.login_mark = 0  # Principal.mark
-        self.groups: tuple[str, ...] | None = None
-        """Of who was proven elsewhere; None: as the table of users has them."""
-        self.rights: Rights | None = None
         self.usage: Usage | None = None
         """What counts for edge.quotas; None: no entry is about it."""
         self.ended = False
@@ -121,26 +106,6 @@ class Session(SessionLife):
     @property
     def version(self) -> Version:
         return self.wire.version
-
-    @property
-    def host(self) -> VirtualHost:
-        """The virtual host it is in."""
-        return self.entrance.dialect.host
-
-    @property
-    def login(self) -> str:
-        """Its user, as the clients of its virtual host know him."""
-        return split(self.principal).local
-
-    @property
-    def acceptor(self) -> AcceptorSettings:
-        """Parameters of the port it came in by."""
-        return self.entrance.settings
-
-    @property
-    def peer(self) -> str:
-        """Where it comes from."""
-        return self.channel.peer
 
     @property
     def transactions(self) -> Transactions:
@@ -204,19 +169,6 @@ class Session(SessionLife):
         elif reads.took_long(began, span):
             reads.tell(f"{len(data)} bytes of {self.told}")
 
-    @property
-    def told(self) -> str:
-        """Whose connection this is, for people."""
-        return f"{self.channel.peer} #{self.id}" + (f" (user {self.principal[:100]!r})" if self.principal else "")
-
-    @property
-    def whose(self) -> str:
-        """Who has its share of turns: its user, or its address while nobody has logged in by name."""
-        user = self.principal
-        return (
-            user if user and user != ANONYMOUS.name else "@" + network(self.channel.peer.rpartition(":")[0].strip("[]"))
-        )
-
     def heard(self) -> None:
         """The client lives, though it sent no byte of STOMP."""
         if not self.closed:
@@ -265,10 +217,6 @@ class Session(SessionLife):
         """It is known whether the passcode is right."""
         self.login_task = None
 
-    def has_client_id(self, client_id: str) -> None:
-        """It is its own, until the end."""
-        self.client_id = client_id
-
     def enters(self, entrance: Entrance) -> None:
         """It is in a virtual host from now on."""
         self.entrance = entrance
@@ -279,12 +227,9 @@ class Session(SessionLife):
         self._opens()
         self.usage = usage
         self.entrance.members.came()
-        self.principal, self.login_mark = principal.name, principal.mark
-        if principal.outside:
-            self.groups = principal.groups
+        self._is(principal)
         if principal.until:
             self.edge.expiries.note(self.id, principal.until)
-        self.authorised()
         self.edge.known(self)
         self.wire.accept_login(version)
         self.edge.counters.login(True)
@@ -306,10 +251,6 @@ class Session(SessionLife):
                 usage.add(Resource.TRANSACTIONS, len(self._transactions))
             usage.had({key: sub.window for key, sub in self.subscriptions.items()}, self.edge.settings.edge)
             self.usage = usage
-
-    def authorised(self) -> None:
-        """Its rights are those of its user now."""
-        self.rights = self.edge.rights(self.principal) if self.groups is None else self.edge.rights_of(self.groups)
 
     # ── answers ────────────────────────────────────────────────────────────────────────────────────
 
