@@ -108,15 +108,16 @@ class GrpcDialer:
     def dial(self, address: str, service: str, end: StreamEnd) -> GrpcStream:
         """See seams.stream. Must be called in the loop's thread."""
         stream, call = GrpcStream(self._loop, address, self._steps), _Call()
+        late = self._late(stream)  # one for both handshakes, where there are two
         if self._credentials.revoked is None:
             begun = call.begin(self._channel(address), service)
             stream.start(end, begun.write, call.cancel)
-            running = self._run(stream, call, begun)
+            running = self._run(stream, call, begun, late)
         else:
             if self._following is None:
                 self._following = self._loop.create_task(self._credentials.follow_list(self._cut_off))
             stream.start(end, call.write, call.cancel)
-            running = self._run_seen(stream, call, service)
+            running = self._run_seen(stream, call, service, late)
         self._calls[stream] = call
         self._streams[stream] = self._loop.create_task(running)
         return stream
@@ -145,9 +146,8 @@ class GrpcDialer:
             return grpc_ends.channel(address, self._credentials.channel(only), [*self._options, *role])
         return grpc_ends.channel(address, None, self._options)
 
-    async def _run_seen(self, stream: GrpcStream, call: _Call, service: str) -> None:
+    async def _run_seen(self, stream: GrpcStream, call: _Call, service: str, late: asyncio.TimerHandle) -> None:
         """As _run(), behind a look at the peer's certificate."""
-        late = self._late(stream)
         why = Ended("lost", EndKind.LOST)
         try:
             if not await call.look(stream.peer, self._credentials):
@@ -158,14 +158,15 @@ class GrpcDialer:
             call.cancel()
         except asyncio.CancelledError:  # by abort(), whose reason counts
             call.cancel()
-        late.cancel()
         if call.ended:
+            late.cancel()
             await self._over(stream, call, why)
         else:
-            await self._run(stream, call, call.begin(self._channel(stream.peer, call.shown), service))
+            await self._run(stream, call, call.begin(self._channel(stream.peer, call.shown), service), late)
 
-    async def _run(self, stream: GrpcStream, call: _Call, begun: grpc.aio.StreamStreamCall) -> None:
-        late = self._late(stream)
+    async def _run(
+        self, stream: GrpcStream, call: _Call, begun: grpc.aio.StreamStreamCall, late: asyncio.TimerHandle
+    ) -> None:
         why = Ended("lost", EndKind.LOST)
         try:
             # The peer sends its metadata when its event loop has taken the stream.

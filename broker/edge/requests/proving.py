@@ -65,7 +65,10 @@ def prove(session: Session, headers: Mapping[str, str]) -> Answer:
     if name is not None and login not in (None, "", name):
         raise _mismatch(session, "certificate", name, login or "")
     auth, host = session.edge.auth, session.host
-    if (user := session.acceptor.default_user) and login is None and name is None and token is None:
+    unproven = name is None and token is None
+    if unproven and (shown := _shown(headers, passcode)) and (login is None or passcode is None or not auth.has_users):
+        raise _not_taken(session, shown, "token" in ways)
+    if (user := session.acceptor.default_user) and login is None and unproven:
         return _of_table(session, user)
     for way in ways:
         if way == "certificate" and name is not None:
@@ -150,5 +153,23 @@ def _token(headers: Mapping[str, str], passcode: str | None) -> str | None:
     scheme, _, secret = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and secret.strip():
         return secret.strip()
+    return passcode if _like_a_token(passcode) else None
+
+
+def _like_a_token(passcode: str | None) -> bool:
     # Three parts, of which the first is JSON: nobody has such a passcode.
-    return passcode if passcode is not None and passcode.startswith("eyJ") and passcode.count(".") == 2 else None
+    return passcode is not None and passcode.startswith("eyJ") and passcode.count(".") == 2
+
+
+def _shown(headers: Mapping[str, str], passcode: str | None) -> str:
+    """Where it says who it is in a way that is none of those here; "": nowhere."""
+    if headers.get("authorization"):
+        return "the header authorization"
+    return "a token as passcode" if _like_a_token(passcode) else ""
+
+
+def _not_taken(session: Session, shown: str, tokens: bool) -> RefusedError:
+    """Whoever says who he is must not become somebody else in silence: default_user, or anonymous."""
+    way = "is taken as 'Bearer TOKEN' alone" if tokens else "is not taken at this port: its login_by has no 'token'"
+    log.info("%s #%d: login failed: %s %s", session.channel.peer, session.id, shown, way)
+    return RefusedError(Code.LOGIN_FAILED, f"{shown[0].upper()}{shown[1:]} {way}")

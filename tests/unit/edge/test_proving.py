@@ -142,3 +142,48 @@ async def test_a_directory_decides_of_those_who_are_not_in_the_table() -> None:
     bench.edge.outside = None
     with pytest.raises(RefusedError):
         prove(session, {"login": "eve", "passcode": "y"})
+
+
+JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJib2IifQ.c2lnbmVk"
+SHOWN = [
+    f"authorization:Bearer {JWT}\n", "authorization:Basic Ym9iOng=\n", "authorization:Bearer \n",
+    f"passcode:{JWT}\n", f"login:bob\nauthorization:Bearer {JWT}\n",
+]  # fmt: skip
+
+
+def guests(ways: str, users: bool) -> Bench:
+    bench = Bench({"open": {"port": 1, "login_by": ways, "default_user": "guest"}})
+    auth: Any = bench.edge.auth
+    if users:
+        auth.replace({"guest": User("guest", "$argon2id$x"), "bob": User("bob", "$argon2id$x")})
+        auth.try_now = lambda login, passcode, peer="": auth.trusted(login) if passcode == "right" else None
+    return bench
+
+
+@pytest.mark.parametrize("said", SHOWN)
+@pytest.mark.parametrize("ways", ["passcode", "certificate", ""])
+async def test_who_shows_a_token_where_none_is_taken_is_refused_by_name_and_nobody_else(said: str, ways: str) -> None:
+    """Not as default_user, and without users not as anonymous."""
+    bench = guests(ways, users=True)
+    session = joined(bench, said, "open", certified=False)
+    assert session.closed and not session.connected
+    text = session.channel.sent.decode()
+    assert "1201" in text and "login_by has no 'token'" in text and JWT not in text
+    assert joined(bench, "", "open", certified=False).principal == "guest"
+    if ways != "certificate":
+        good = "login:bob\npasscode:right\n"
+        assert joined(bench, f"{good}authorization:x\n", "open", certified=False).principal == "bob"  # it was checked
+
+
+@pytest.mark.parametrize("said", SHOWN)
+async def test_without_users_a_token_makes_nobody_anonymous(said: str) -> None:
+    bench = Bench()
+    session = joined(bench, said, certified=False)
+    assert session.closed and "login_by has no 'token'" in session.channel.sent.decode()
+    assert joined(bench, "login:x\npasscode:y\n", certified=False).principal == "anonymous"
+
+
+@pytest.mark.parametrize("said", ["authorization:Basic Ym9iOng=\n", "authorization:Bearer \n"])
+async def test_where_tokens_are_taken_another_scheme_is_refused_by_name(said: str) -> None:
+    session = joined(guests("token,passcode", users=True), said, "open", certified=False)
+    assert session.closed and "'Bearer TOKEN' alone" in session.channel.sent.decode()

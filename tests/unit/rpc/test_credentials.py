@@ -260,6 +260,35 @@ async def test_with_a_list_of_revoked_certificates_a_dial_ends_as_it_does_withou
     silent.close()
 
 
+async def test_the_look_at_a_certificate_and_the_call_have_one_bound_together(roles, monkeypatch):
+    """It is counted from dial(): who is slow at the look and silent at the call is not waited for twice."""
+    loop, ca = asyncio.get_running_loop(), roles["authority"]
+    crl, begun = revocations(roles["folder"], ca), []
+    server, doors, address = await serving(as_(roles, "owner"))
+    dialer = GrpcDialer(as_(roles, "edge", crl_file=str(crl)), loop, dial_timeout_s=77)
+    call_later = loop.call_later
+
+    def counted(delay, *what, **more):
+        handle = call_later(delay, *what, **more)
+        begun.extend([handle] if delay == 77 else [])
+        return handle
+
+    async def slow(address: str, context: ssl.SSLContext) -> bytes:
+        shown = await certificate_of(address, context)
+        looked.append([handle.cancelled() for handle in begun])
+        return shown
+
+    looked: list[list[bool]] = []
+    monkeypatch.setattr(loop, "call_later", counted)
+    monkeypatch.setattr("broker.rpc.dialer.certificate_of", slow)
+    mine, other = await joined(dialer, doors, address)
+    other.stream.send(b"answered")
+    await mine.until(lambda end: end.messages)
+    await dialer.close()
+    await server.stop()
+    assert looked == [[False]] and [handle.cancelled() for handle in begun] == [True]
+
+
 def test_roles_and_lists_without_tls_are_refused(roles):
     for more in ({"role_domain": DOMAIN}, {"crl_file": str(revocations(roles["folder"], roles["authority"]))}):
         with pytest.raises(ConfigError, match="need TLS"):
