@@ -65,6 +65,15 @@ def persistent(seconds: float, rate: int, destination: str = "/queue/load%d", de
     ]  # fmt: skip
 
 
+def consumed_again(port: int, produced: dict[str, Any], destination: str) -> dict[str, Any]:
+    """What a run with `--produce-only` has left in its queues, read by others and checked."""
+    return Load(
+        port, "--consume-only", "--producers", "4", "--consumers", "4", "--destinations", "4",
+        "--destination", destination, "--count", str(produced["sent"]), "--run-id", produced["run"], "--verify",
+        "--body", "100", "--idle-timeout", "60",
+    ).result()  # fmt: skip
+
+
 def assert_nothing_lost(result: dict[str, Any], duplicates: int = 0) -> None:
     """No loss, no client disconnect, no ERROR frame, nothing out of order."""
     told = {name: result.get(name) for name in ("lost", "duplicated", "reordered", "foreign", "errors", "closed_early")}

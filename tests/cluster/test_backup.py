@@ -17,7 +17,7 @@ from tests.harness import Broker
 from tests.harness.cluster import Cluster
 from tests.harness.servers import LocalServer, local_etcd, needs_etcdctl
 
-from .load import Load, assert_nothing_lost, persistent
+from .load import Load, assert_nothing_lost, consumed_again, persistent
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -119,7 +119,7 @@ def test_a_site_that_was_lost_comes_back(tmp_path):
         lose_everything(cluster, etcd)
         backup.restore(cluster, etcd)
         start_again(cluster, etcd)
-        assert_nothing_lost(consumed(cluster.edges[0].port, produced))
+        assert_nothing_lost(consumed_again(cluster.edges[0].port, produced, KEPT))
         # And it works as before.
         after = Load(cluster.edges[0].port, *persistent(2, 200, "/queue/after%d"))
         assert_nothing_lost(after.result())
@@ -142,18 +142,9 @@ def an_owner_that_goes_back_in_time_is_refused(cluster: Cluster, backup: Backup)
     assert "was restored from a backup" in owner.log()
 
 
-def consumed(port: int, produced: dict[str, Any]) -> dict[str, Any]:
-    """All that was sent."""
-    return Load(
-        port, "--consume-only", "--producers", "4", "--consumers", "4", "--destinations", "4",
-        "--destination", KEPT, "--count", str(produced["sent"]), "--run-id", produced["run"], "--verify",
-        "--body", "100", "--idle-timeout", "60",
-    ).result()  # fmt: skip
-
-
 def one_copy_alone_can_be_read(folder: Path, backup: Backup, produced: dict[str, Any]) -> None:
     """By a standalone broker: there are as many replicas as owners, so it has all slots."""
     alone = Broker(folder)
     _stampede("restore", str(backup.folder / "owner-1.tar"), "--data", str(alone.data))
     with alone as broker:
-        assert_nothing_lost(consumed(broker.port, produced))
+        assert_nothing_lost(consumed_again(broker.port, produced, KEPT))

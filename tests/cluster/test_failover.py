@@ -13,7 +13,7 @@ import pytest
 
 from tests.harness.cluster import Cluster, Process
 
-from .load import Load, assert_nothing_lost, persistent
+from .load import Load, assert_nothing_lost, consumed_again, persistent
 from .slots import leader_of, slot_of
 
 pytestmark = pytest.mark.timeout(180)
@@ -74,12 +74,7 @@ def test_a_killed_owner_that_lost_its_disk_is_seeded_anew(cluster):
     # Now the two that were not wiped go: what is left stands on the new disk.
     for other in [owner for owner in cluster.owners if owner is not victim][:1]:
         other.kill()
-    again = Load(
-        cluster.edges[1].port, "--consume-only", "--producers", "4", "--consumers", "4", "--destinations", "4",
-        "--destination", "/queue/kept%d", "--count", str(produced["sent"]), "--run-id", produced["run"], "--verify",
-        "--body", "100", "--idle-timeout", "30",
-    )  # fmt: skip
-    assert_nothing_lost(again.result())
+    assert_nothing_lost(consumed_again(cluster.edges[1].port, produced, "/queue/kept%d"))
 
 
 def test_disks_of_all_owners_are_replaced_one_after_the_other(cluster):
@@ -95,12 +90,7 @@ def test_disks_of_all_owners_are_replaced_one_after_the_other(cluster):
         cluster.wait_balanced()
     assert_nothing_lost(load.result())
     # All that is left stands on the new disks.
-    again = Load(
-        cluster.edges[1].port, "--consume-only", "--producers", "4", "--consumers", "4", "--destinations", "4",
-        "--destination", "/queue/moved%d", "--count", str(produced["sent"]), "--run-id", produced["run"], "--verify",
-        "--body", "100", "--idle-timeout", "30",
-    )  # fmt: skip
-    assert_nothing_lost(again.result())
+    assert_nothing_lost(consumed_again(cluster.edges[1].port, produced, "/queue/moved%d"))
 
 
 def test_a_frozen_owner_is_replaced_and_changes_nothing_when_it_thaws(cluster):
@@ -149,12 +139,7 @@ def test_an_edge_that_stops_tells_its_clients_and_loses_nothing(cluster_of):
     cluster = cluster_of()
     produced = Load(cluster.edges[0].port, *persistent(2, 500, "/queue/e%d"), "--produce-only").result()
     cluster.edges[0].kill()
-    again = Load(
-        cluster.edges[1].port, "--consume-only", "--producers", "4", "--consumers", "4", "--destinations", "4",
-        "--destination", "/queue/e%d", "--count", str(produced["sent"]), "--run-id", produced["run"], "--verify",
-        "--body", "100", "--idle-timeout", "30",
-    )  # fmt: skip
-    assert_nothing_lost(again.result())
+    assert_nothing_lost(consumed_again(cluster.edges[1].port, produced, "/queue/e%d"))
 
 
 @slow

@@ -398,3 +398,22 @@ def test_what_comes_back_and_what_waits_for_its_redelivery_is_counted_anew():
     before = stock(world)
     reconfigure(world, max_size_messages=50)
     assert stock(world) == before and before[0] == 3
+
+
+def test_books_are_made_anew_so_many_addresses_at_a_time_and_so_many_queues():
+    world = World(auto_delete=False, full_policy="FAIL", max_size_messages=10)
+    for n in range(10):
+        world.publish(f"q{n}", b"body")
+    slot = world.engine._slot
+    assert [sum(1 for _ in limits.recounting(slot, most)) for most in (1, 5, 100)] == [10 + 10, 2 + 2, 0]
+
+
+def test_a_queue_with_many_deliveries_counts_as_several():
+    world = World(full_policy="FAIL", max_size_messages=1000)
+    world.subscribe(1, ack=INDIVIDUAL)
+    for n in range(60):
+        world.publish("q", b"%d" % n)  # runs of their own
+    slot = world.engine._slot
+    queue = next(iter(slot.queues.values()))
+    queue.close_book()
+    assert limits.recount(slot, queue) == 4

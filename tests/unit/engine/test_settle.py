@@ -161,3 +161,11 @@ def test_what_is_confirmed_is_settled_where_messages_leave_and_stays_where_they_
         world.publish("q", b"a", durable=True)
         world.confirm(1, 1)
         assert settles(world) == ([] if stays else [[(ids(world.effects)[0],) * 2]]), stays
+
+
+@pytest.mark.parametrize("kind", ["plain", "last_value", "non_destructive"])
+def test_an_ack_settles_where_messages_leave_and_gives_credit_back_where_they_stay(kind):
+    world, i = loaded(3, durable=True, **({} if kind == "plain" else {kind: True}))
+    assert done(world.settle(1, i[0], seq=3)) == [3]
+    assert settles(world) == ([] if kind == "non_destructive" else [[(i[0], i[0])]])
+    assert world.queue()["delivering"] == 2

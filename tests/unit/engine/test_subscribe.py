@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import Disconnect, Subscribe, SubscribeAll, Unsubscribe
+from broker.core.commands import Disconnect, Grant, Subscribe, SubscribeAll, Unsubscribe
 from broker.core.effects import Deliver, Done, Turn
 from broker.core.errors import Code
 
@@ -222,3 +222,21 @@ def test_a_browser_goes_on_when_it_has_room(world):
     first = len(got(world.effects, 1))
     world.grant(1, 1000)
     assert first < 3 and got(world.effects, 1) == bodies(3)
+
+
+def test_who_comes_back_is_answered_at_once_where_nothing_waits_for_the_log(slow):
+    slow.publish("q", b"a", durable=True)
+    slow.commit()
+    assert done(slow.attach(1, seq=7)) == [7]
+
+
+def test_room_that_is_granted_has_only_those_looked_at_who_may_get_something(world):
+    world.subscribe(1, ack=INDIVIDUAL)
+    slot = world.engine._slot
+    turn = Turn(0, 1)
+    world.engine.handle(Grant(0, 1, 10), turn)
+    assert not slot.touched
+    slot.touched.clear()
+    world.publish("q", *bodies(3))
+    world.engine.handle(Grant(0, 1, 10), turn)
+    assert not slot.touched, "it has everything"

@@ -241,3 +241,21 @@ def test_what_stands_already_is_proposed_to_settle_an_earlier_proposal():
     lead = led()
     lead.propose((ME, IN, OUT))
     assert lead.wanted((OUT,)) == (ME, IN)
+
+
+# ── what a follower is told ───────────────────────────────────────────────────────────────────────
+
+
+def test_a_follower_is_told_once_how_far_everything_counts_and_only_on_our_lineage():
+    track = has(led(), OUT, 10)
+    assert [track.tell(lsn) for lsn in (10, 10, 11)] == [True, False, True]
+    track.state = Progress.UNFIT
+    assert not track.tell(12) and track.told == 11, "it will be told when its log goes on from ours"
+
+
+def test_copies_whose_log_was_gone_before_they_ended_go_twice_as_fast_up_to_a_bound():
+    lead, rates = led(), []
+    for _ in range(14):
+        rates.append(lead.seed_rate)
+        lead.hurry_seeds()
+    assert rates[1] == 2 * rates[0] and rates == sorted(rates) and lead.seed_rate == rates[-1] == 1024

@@ -167,3 +167,13 @@ def test_a_slot_that_is_dropped_is_nowhere_any_more() -> None:
     replicas.silent.clear()
     assert gates.may(1), "its pause went with it"
     gates.drop(3, None)
+
+
+def test_two_commits_that_are_on_the_disk_by_now_are_told_together_and_a_later_one_is_not() -> None:
+    gates, replicas = world()
+    one, two, later = Engine(1, [Held(5)]), Engine(2, [Held(6)]), Engine(3, [Held(7)])
+    for number, engine in ((5, one), (6, two), (7, later)):
+        gates.await_commit(touched(engine), number)
+    replicas.have = {1: 9, 2: 9, 3: 9}
+    assert release(gates, 6) == [one, two] and later.released == [] and gates.shut
+    assert release(gates, 7) == [later] and not gates.shut

@@ -90,3 +90,9 @@ def test_a_line_of_such_a_send_may_be_as_long_as_any(more, refused):
         assert caught.value.code is Code.HEADER_TOO_LONG
     else:
         assert line + b"\n" in read_send(raw, V12, settings).lines
+
+
+def test_what_stands_behind_a_repeated_header_is_read():
+    """C17: the first counts."""
+    found = read_block(b"ACK\na:1\na:2\nid:3\na:4\nb:5\n", Role.SERVER, V12, SETTINGS, 5000, False)
+    assert found.headers == {"a": "1", "id": "3", "b": "5"}

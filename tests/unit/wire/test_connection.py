@@ -8,8 +8,9 @@ import pytest
 
 from broker.config.settings import WireSettings
 from broker.wire.connection import Connection, Role
-from broker.wire.events import Frame
+from broker.wire.events import Acks, BodyEnd, Frame
 from broker.wire.memo import Memo
+from broker.wire.versions import Version
 
 from .cutting import (
     ALL,
@@ -177,3 +178,41 @@ def test_client_checks_what_servers_must_send(frame):
 
 def test_client_refuses_an_unknown_version():
     assert violation(b"CONNECTED\nversion:3.0\n\n\0", client) == "VERSION_MISMATCH"
+
+
+def test_a_large_body_is_told_in_pieces_that_hold_something():
+    connection = small()
+    connection.receive(HEAD + b"content-length:2000\n\n" + b"z" * 2000)
+    assert [type(event) for event in connection.receive(b"\0")] == [BodyEnd]
+
+
+def test_a_frame_behind_thousands_of_line_ends_is_taken_with_the_same_read():
+    connection = sent(V12)()
+    events = connection.receive(
+        b"\n" * 5000 + b"BEGIN\ntransaction:1\n\n\0" + b"\r\n" * 5000 + b"ABORT\ntransaction:1\n\n\0"
+    )
+    assert [event.command for event in events] == ["BEGIN", "ABORT"] and connection.eols == 10_000
+
+
+@pytest.mark.parametrize(
+    ("version", "headers"),
+    [
+        (Version.V10, b"message-id:7"), (Version.V10, b"message-id:7\nsubscription:s"),
+        (Version.V11, b"message-id:7\nsubscription:s"), (V12, b"id:7"),
+    ],
+)  # fmt: skip
+def test_an_ack_of_an_id_alone_joins_its_neighbours_however_it_is_read(version, headers):
+    """Also where the short cut does not: with CR LF in 1.2."""
+    for more in (b"", b"\nreceipt:r"):
+        frame = b"ACK\n" + headers + more + b"\n\n\0"
+        [acks] = sent(version)().receive(frame * 3)
+        assert isinstance(acks, Acks) and list(acks.ids) == [b"7"] * 3, frame
+    if version is V12:
+        assert isinstance(sent(V12)().receive(b"ACK\r\nid:7\r\n\r\n\0")[0], Acks)
+
+
+@pytest.mark.parametrize("more", [b"transaction:t\n\n\0", b"content-length:1\n\nx\0"])
+@pytest.mark.parametrize("version", [Version.V10, Version.V11])
+def test_an_ack_that_says_more_is_a_frame(version, more):
+    [event] = sent(version)().receive(b"ACK\nmessage-id:7\nsubscription:s\n" + more)
+    assert isinstance(event, Frame) and event.headers["message-id"] == "7"
