@@ -75,6 +75,7 @@ class ClusterProcess:
         self.membership = Membership(
             self.metadata, self.keys, settings.cluster, me, self.clock,
             on_lost=self.on_lost, on_registered=self.on_registered, on_refused=self.on_refused,
+            barred=self.barred,
         )  # fmt: skip
         self._applied = AppliedNote(self.metadata, self.keys, self.membership)
         self.config = ConfigWatch(
@@ -128,6 +129,10 @@ class ClusterProcess:
 
     def on_registered(self) -> None:
         """We are a member (again)."""
+
+    def barred(self) -> str:
+        """Why this process may not be a member now; "": it may."""
+        return ""
 
     def on_refused(self, error: BrokerError) -> None:
         log.critical("%s", error)

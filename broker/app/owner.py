@@ -464,6 +464,10 @@ class OwnerProcess(ClusterProcess):
         finally:
             self.fail(why)
 
+    def barred(self) -> str:
+        """Its peers refuse an owner whose certificate is revoked: it would be handed slots that it can serve nobody."""
+        return self.rpc.revoked()
+
     async def on_lost(self, why: str) -> None:
         await super().on_lost(why)
         self.lifecycle.suspend()
@@ -512,7 +516,7 @@ class OwnerProcess(ClusterProcess):
             **self.memory.details(),
         }
         if not self.membership.up:
-            details["cluster"] = "not registered"
+            details["cluster"] = f"not registered: {self.barred()}".removesuffix(": ")
         if missed := self.controller.view().unreached().get(self.id):
             details["edges"] = f"cannot reach this owner: {', '.join(missed)}"
         if bad := self.config.told():

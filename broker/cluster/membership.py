@@ -36,6 +36,8 @@ MAX_REFUSED = 5
 STOP_S = 0.8
 """Who is told to stop asks the store twice, and waits so long for each answer: with a store that is away a process that
 has nothing else to do ends within two seconds, as its supervisor may expect. An answer takes milliseconds."""
+BARRED_S = 1.0
+"""How often it is asked whether we may be a member."""
 CALM_S = 30.0
 """A registration that lasted so long makes earlier losses forgotten."""
 
@@ -47,6 +49,7 @@ class Membership:
     on_lost(why)       awaited when we were declared dead, before we register anew: stop leading.
     on_registered()    registered, for the first time or again.
     on_refused(error)  our name has become somebody else's: this process must end.
+    barred()           why we may not be a member now; "": we may. Asked before we register, and every BARRED_S then.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Membership:
         on_lost: Callable[[str], Awaitable[None]],
         on_registered: Callable[[], None],
         on_refused: Callable[[BrokerError], None],
+        barred: Callable[[], str] = lambda: "",
     ) -> None:
         """Raises ConfigError when the name is not a legal one."""
         check_name(me.id)
@@ -75,6 +79,7 @@ class Membership:
         self._on_lost = on_lost
         self._on_registered = on_registered
         self._on_refused = on_refused
+        self._barred = barred
         self._key = keys.member(me.kind, me.id)
         self._keys = keys
         self._watches = (
@@ -115,6 +120,7 @@ class Membership:
             await settle_disk(self._metadata, self._keys, self.me)
         await self._register("")
         self._tasks.spawn(self._keep(), f"registration of {self.me.id}")
+        self._tasks.spawn(self._look(), f"right of {self.me.id} to be registered")
 
     async def refresh(self) -> None:
         """Reads all members now. Raises MetadataUnavailable."""
@@ -185,6 +191,26 @@ class Membership:
             log.error("%s ends: %s", self.me.id, error)
             self._on_refused(error)
 
+    async def _look(self) -> None:
+        """Takes our key away ourselves where we must not be a member: what happens then is what happens to the dead."""
+        while True:
+            await asyncio.sleep(BARRED_S)
+            if self.lease and (why := self._barred()):
+                log.error("%s gives its registration back: %s", self.me.id, why)
+                try:
+                    await self._metadata.revoke(self.lease)
+                except (MetadataUnavailable, MetadataRefused) as error:
+                    log.warning("%s could not give its registration back: %s", self.me.id, error)
+
+    async def _let_in(self) -> None:
+        """Waits as long as we may not be a member."""
+        told = ""
+        while why := self._barred():
+            if why != told:
+                log.error("%s is not registered: %s", self.me.id, why)
+            told = why
+            await asyncio.sleep(BARRED_S)
+
     async def _lost(self) -> str:
         """Returns when the registration needs to be renewed, and why."""
         assert self._lease is not None
@@ -202,6 +228,8 @@ class Membership:
         old, lease, refused = self._lease, await self._grant(), 0
         while True:
             try:
+                if not self.up:
+                    await self._let_in()
                 if lease.remaining <= 0:
                     lease = await self._grant()
                 item = await self._own_key()

@@ -95,6 +95,10 @@ class Credentials:
         """The same of one that was seen otherwise."""
         return self.revoked is not None and issued(pem) in self.revoked.value
 
+    def own_is_revoked(self) -> bool:
+        """Is the certificate that we show."""
+        return self.revoked is not None and self.lists(self._newest().cert)
+
     async def follow_list(self, changed: Callable[[], None]) -> None:
         """Looks at the list again and again, as long as there is one; changed: it is another one."""
         while (files := self.revoked) is not None:

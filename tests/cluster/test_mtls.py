@@ -250,6 +250,10 @@ def test_an_owner_whose_certificate_is_revoked_is_cut_off_and_others_lead(cluste
         revocations(files["ca"][0].parent, files["ca"], files["owner-2"][0])
     for owner in cluster.owners[:2]:
         until(lambda log=owner.log: "its certificate is revoked" in log(), lambda log=owner.log: log()[-2000:], 60)
+    # It has the list, too: it gives its registration back, and is not handed what it could not serve.
+    until(lambda: "is not registered: its own certificate is revoked" in lost.log(), lambda: lost.log()[-3000:], 60)
+    key = [*cluster.etcdctl, "get", f"{PREFIX}/owners/owner-2"]
+    assert subprocess.run(key, capture_output=True, text=True, timeout=30).stdout == ""
     queues = [f"/queue/revoked.{number}" for number in range(24)]
     with Client(cluster.edges[0].port, timeout=60) as writer, Client(cluster.edges[1].port, timeout=60) as reader:
         writer.connect()
@@ -259,3 +263,4 @@ def test_an_owner_whose_certificate_is_revoked_is_cut_off_and_others_lead(cluste
             writer.publish(queue, b"x", persistent="true")
         assert sorted(frame["destination"] for frame in reader.messages(len(queues), timeout=60)) == sorted(queues)
     assert all(process.running for process in cluster.processes), "it is cut off, and nobody has ended for it"
+    assert subprocess.run(key, capture_output=True, text=True, timeout=30).stdout == "", "it stays outside"

@@ -34,6 +34,40 @@ def test_who_is_declared_dead_stops_first_registers_again_and_accuses_nobody_for
     simulate(scenario)
 
 
+def test_who_must_not_be_a_member_goes_by_itself_is_handed_nothing_and_comes_back_when_it_may():
+    """An owner whose certificate is revoked was declared dead, registered anew, and was handed slots again."""
+
+    async def scenario(world: World) -> None:
+        await ready(world, "a", "b", "c")
+        c = world.owners["c"]
+        c.barred = "its certificate is revoked"
+        await world.until(lambda: bool(c.lost) and world.led_by("a", "b"))
+        for _ in range(60):
+            await asyncio.sleep(1)
+            assert world.led_by("a", "b") and not c.membership.up
+            assert not [record for record in world.records().values() if "c" in (record.target, record.leader)]
+        assert len(world.store.range(KEYS.owners)[0]) == 2
+        c.barred = ""
+        await world.until(lambda: world.led_by("a", "b", "c"), 300)
+
+    simulate(scenario)
+
+
+def test_who_must_not_be_a_member_from_the_start_is_waited_for_and_asked_for_nothing():
+    async def scenario(world: World) -> None:
+        await ready(world, "a", "b")
+        c = world.owner("c")
+        c.barred = "its certificate is revoked"
+        c.begin()
+        await asyncio.sleep(30)
+        assert len(world.store.range(KEYS.owners)[0]) == 2
+        assert not [record for record in world.records().values() if "c" in record.replicas]
+        c.barred = ""
+        await world.until(lambda: world.led_by("a", "b", "c"), 300)
+
+    simulate(scenario)
+
+
 def test_an_outage_of_the_store_changes_nothing():
     async def scenario(world: World) -> None:
         await ready(world, "a", "b", "c")

@@ -101,6 +101,7 @@ class Owner:
         self.refused: list[BrokerError] = []
         self.changes: list[SlotRecord | None] = []
         self.dirty = asyncio.Event()
+        self.barred = ""
 
     def begin(self) -> Owner:
         self.running = self.place.spawn(self.run())
@@ -113,7 +114,7 @@ class Owner:
         settings = self.world.settings
         self.membership = Membership(
             self.metadata, KEYS, settings, self.me, self.clock, on_lost=on_lost,
-            on_registered=lambda: None, on_refused=self.refused.append,
+            on_registered=lambda: None, on_refused=self.refused.append, barred=lambda: self.barred,
         )  # fmt: skip
         self.slots = SlotTable(self.metadata, KEYS)
         self.slots.listen(self.on_record)

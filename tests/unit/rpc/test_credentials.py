@@ -260,6 +260,27 @@ async def test_with_a_list_of_revoked_certificates_a_dial_ends_as_it_does_withou
     silent.close()
 
 
+async def test_whose_own_certificate_is_revoked_says_so_until_it_has_another(roles, tmp_path):
+    folder, ca = roles["folder"], roles["authority"]
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+
+    def install(pair: tuple[Path, Path]) -> None:
+        for source, target in zip(pair, (cert, key), strict=True):
+            (tmp_path / "new").write_bytes(source.read_bytes())
+            os.replace(tmp_path / "new", target)
+
+    install(issued(folder, "owner-own", ca, names=("owner.stampede.internal",)))
+    crl = revocations(folder, ca)
+    server = GrpcServer(replace(tls(ca[0], (cert, key)), crl_file=str(crl)), Doors())
+    await server.start()
+    assert server.revoked() == "" and GrpcServer(ClusterSettings(port=0), Doors()).revoked() == ""
+    revocations(folder, ca, cert)
+    await eventually(lambda: "cluster.cert_file" in server.revoked())
+    install(roles["owner"])
+    assert server.revoked() == ""
+    await server.stop()
+
+
 async def test_the_look_at_a_certificate_and_the_call_have_one_bound_together(roles, monkeypatch):
     """It is counted from dial(): who is slow at the look and silent at the call is not waited for twice."""
     loop, ca = asyncio.get_running_loop(), roles["authority"]
