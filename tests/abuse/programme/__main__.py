@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests.harness.priorities import LAST, behind, go_first
 
 from .abusers import ALL
 from .polite import Polite
@@ -29,36 +29,7 @@ from .target import BOUNDS
 BOUND_S = {alone: 0.010, in_cluster: 0.020}
 HEAD = "| beside | p50 ms | p99 ms | longest ms | steps > 5 ms of 1,000 | longest step ms | memory MB | bound by |"
 NOBODY = "nobody"
-FIRST, LAST = -20, 19
-"""Of what the scheduler has (nice)."""
 RULE = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
-
-
-def go_first() -> bool:
-    """This process and those it starts get a processor before others do. False: that may not be asked for."""
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, FIRST)
-        group = Path("/proc/self/autogroup")
-        if group.exists():
-            # Linux shares out among sessions first, and a priority counts within one only. In a session of our own:
-            # else the shell, and all that is started from it later, would go first from now on.
-            _begin_session()
-            group.write_text(str(FIRST))
-    except OSError:
-        return False
-    return True
-
-
-def _begin_session() -> None:
-    if os.getpgrp() == os.getpid():  # who leads a group of processes cannot: a child goes on
-        child = os.fork()
-        if child:
-            try:
-                os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
-            except KeyboardInterrupt:
-                os.kill(child, signal.SIGINT)
-                os._exit(1)
-    os.setsid()
 
 
 def beside(name: str, place: Place, seconds: float, rate: int) -> Polite:
@@ -66,8 +37,7 @@ def beside(name: str, place: Place, seconds: float, rate: int) -> Polite:
     polite = Polite(place.port, rate)
     line = [sys.executable, "-m", "tests.abuse.programme.abusers", name]
     line += [str(port) for port in (place.port, place.ws_port, place.edge)]
-    last = ["nice", "-n", str(LAST - os.getpriority(os.PRIO_PROCESS, 0))]
-    abuser = subprocess.Popen([*last, *line, str(seconds + 30)]) if name != NOBODY else None
+    abuser = subprocess.Popen([*behind(), *line, str(seconds + 30)]) if name != NOBODY else None
     try:
         time.sleep(1)
         asyncio.run(polite.run(seconds))
