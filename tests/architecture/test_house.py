@@ -170,13 +170,16 @@ def test_state_is_written_where_it_is_declared():
 
 
 def test_a_class_name_means_one_thing():
-    names = collections.Counter(
-        node.name
-        for tree in TREES.values()
-        for node in tree.body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
-    assert {name for name, n in names.items() if n > 1} == set(), "one of them wants another name"
+    """In the broker, and in the operator."""
+    operator = [ast.parse(path.read_text(), str(path)) for path in (BROKER.parent / "operator").rglob("*.py")]
+    for trees in (TREES.values(), operator):
+        names = collections.Counter(
+            node.name
+            for tree in trees
+            for node in tree.body
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        )
+        assert {name for name, n in names.items() if n > 1} == set(), "one of them wants another name"
 
 
 ASKS_A_TEXT = re.compile(

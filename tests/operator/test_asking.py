@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from broker_operator.world import asking
-from broker_operator.world.asking import NoAnswer, Owners
+from broker_operator.world.asking import NoAnswer, OwnerQueries
 from broker_operator.world.traffic import Busy
 
 from broker.core.slots import Member, SlotRecord
@@ -45,7 +45,7 @@ async def owners(*texts: Any) -> AsyncIterator[Any]:
 
 
 async def ask(cluster: Any, token: str = "") -> dict[str, Busy]:
-    asker = Owners()
+    asker = OwnerQueries()
     try:
         return await asker.ask(cluster, {"q", "idle"}, token)
     finally:

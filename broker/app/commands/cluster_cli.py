@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -424,7 +423,7 @@ def _commands(table: _Table) -> click.Group:
     @click.argument("name", default="", metavar=f"[{metavar}]")
     @source_options
     def get(name: str, **options: Any) -> None:
-        _say(with_cluster(options, lambda metadata, keys, _: _tables(metadata, table.prefix(keys), name)))
+        _say(with_cluster(options, lambda metadata, keys, _: tables(metadata, table.prefix(keys), name)))
 
     @group.command("set", help=f"Change settings of {metavar}; NAME= without a value takes one back.")
     @click.argument("name", metavar=metavar)
@@ -442,7 +441,7 @@ def _commands(table: _Table) -> click.Group:
         from broker.cluster.operate import only_grow
 
         async def work(metadata: Metadata, keys: Keys, settings: Settings) -> bool:
-            only_grow(name, await _tables(metadata, table.prefix(keys), name), {})
+            only_grow(name, await tables(metadata, table.prefix(keys), name), {})
             await _warn_of_last(metadata, table, keys, settings, name)
             return await metadata.delete(table.key(keys, name))
 
@@ -458,7 +457,8 @@ for _table_of_settings in _TABLES:
     cluster.add_command(_commands(_table_of_settings))
 
 
-async def _tables(metadata: Metadata, prefix: str, name: str) -> dict[str, Any]:
+async def tables(metadata: Metadata, prefix: str, name: str) -> dict[str, Any]:
+    """What stands below a prefix, by name; or what stands at one name."""
     from broker.cluster.keys import last_part
     from broker.cluster.operate import table_of
 
@@ -472,7 +472,7 @@ async def _warn_of_last(metadata: Metadata, table: _Table, keys: Keys, settings:
     edges may have others in their config files."""
     if table.plural != "permissions" or settings.edge.permissions:
         return
-    if list(await _tables(metadata, table.prefix(keys), "")) == [name]:
+    if list(await tables(metadata, table.prefix(keys), "")) == [name]:
         click.echo(
             f"{name} is the last entry: edges without others in their config file are closed to all now, and open to "
             "all when they start again, unless edge.permissions_required is set. Set an entry `#`: to a group of "
@@ -493,7 +493,7 @@ def _change(options: dict[str, Any], table: _Table, name: str, values: tuple[str
         changes[setting.strip()] = value.strip() or None
 
     async def work(metadata: Metadata, keys: Keys, settings: Settings) -> dict[str, Any]:
-        before = await _tables(metadata, table.prefix(keys), name)
+        before = await tables(metadata, table.prefix(keys), name)
         whole = {setting: value for setting, value in {**before, **changes}.items() if value is not None}
         checked = table.checked(settings.engine, name, whole)
         only_grow(name, before, checked)
@@ -502,82 +502,3 @@ def _change(options: dict[str, Any], table: _Table, name: str, values: tuple[str
         return await edit_table(metadata, table.key(keys, name), {**changes, **checked})
 
     return with_cluster(options, work)
-
-
-@cluster.group()
-def users() -> None:
-    """Users who may log in at every edge."""
-
-
-@users.command("list")
-@source_options
-def users_list(**options: Any) -> None:
-    """Names, one per line."""
-    for name in sorted(with_cluster(options, lambda metadata, keys, _: _tables(metadata, keys.config_users, ""))):
-        click.echo(name)
-
-
-@users.command("set")
-@click.argument("name")
-@click.option("--passcode-stdin", is_flag=True, help="Read the passcode from standard input instead of asking.")
-@click.option("--group", "groups", multiple=True, help="A group of the user (may be repeated); without: as before.")
-@source_options
-@changes("cluster.users.set", "name", "groups")
-def users_set(name: str, passcode_stdin: bool, groups: tuple[str, ...], **options: Any) -> None:
-    """Add user NAME, or change the passcode."""
-    from broker.cluster.operate import edit_table
-    from broker.edge.access.users import check_name, checked_groups
-    from broker.seams.passcodes import hash_passcode, weakness
-
-    try:
-        check_name(name)
-        checked = checked_groups(groups)
-    except BrokerError as error:
-        raise Misuse(str(error)) from None
-    if passcode_stdin:
-        passcode = sys.stdin.readline().rstrip("\r\n")
-    else:
-        passcode = click.prompt(f"Passcode for {name}", hide_input=True, confirmation_prompt="Again", err=True)
-    if not passcode:
-        raise Misuse("The passcode is empty.")
-    if weak := weakness(passcode):
-        click.echo(weak, err=True)
-    hashed = hash_passcode(passcode)
-    changes = {"hash": hashed, "previous": None, **({"groups": checked} if groups else {})}
-    with_cluster(options, lambda metadata, keys, _: edit_table(metadata, keys.user(name), changes))
-    click.echo(f"User {name} may log in at every edge.")
-
-
-@users.command("groups")
-@click.argument("name")
-@click.argument("groups", nargs=-1, metavar="[GROUP…]")
-@source_options
-@changes("cluster.users.groups", "name", "groups")
-def users_groups(name: str, groups: tuple[str, ...], **options: Any) -> None:
-    """User NAME belongs to these groups from now on, and to no other. Open connections notice at once."""
-    from broker.cluster.operate import edit_table
-    from broker.edge.access.users import checked_groups
-
-    try:
-        checked = checked_groups(groups)
-    except BrokerError as error:
-        raise Misuse(str(error)) from None
-
-    async def work(metadata: Metadata, keys: Keys, _: Settings) -> None:
-        if await metadata.get(keys.user(name)) is None:
-            raise Failure(f"There is no user {name}.")
-        await edit_table(metadata, keys.user(name), {"groups": checked or None})
-
-    with_cluster(options, work)
-    click.echo(f"{name} belongs to {', '.join(checked) or 'no group'}.")
-
-
-@users.command("remove")
-@click.argument("name")
-@source_options
-@changes("cluster.users.remove", "name")
-def users_remove(name: str, **options: Any) -> None:
-    """Remove user NAME."""
-    if not with_cluster(options, lambda metadata, keys, _: metadata.delete(keys.user(name))):
-        raise Failure(f"There is no user {name}.")
-    click.echo(f"Removed {name}.")

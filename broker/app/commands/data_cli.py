@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from broker.core.errors import BrokerError
 from broker.seams.files import OsFiles
 
 from ..process.shell_audit import changes
+from .asked_passcode import asked_passcode
 from .options import Failure, Misuse, settings_of, source_options
 
 
@@ -50,20 +50,12 @@ def user() -> None:
 @changes("user.add", "name", "groups")
 def add(name: str, passcode_stdin: bool, groups: tuple[str, ...], **options: Any) -> None:
     """Add user NAME, or change the passcode."""
-    path = _users_file(options)
-    if passcode_stdin:
-        passcode = sys.stdin.readline().rstrip("\r\n")
-    else:
-        passcode = click.prompt(f"Passcode for {name}", hide_input=True, confirmation_prompt="Again", err=True)
-    if not passcode:
-        raise Misuse("The passcode is empty.")
     from broker.edge.access.users import add_user
-    from broker.seams.passcodes import weakness
 
+    path = _users_file(options)
+    passcode = asked_passcode(name, passcode_stdin)
     with told():
         known = add_user(path, name, passcode, groups)
-    if weak := weakness(passcode):
-        click.echo(weak, err=True)
     click.echo(f"{'Changed the passcode of' if known else 'Added'} {name} in {path}.")
 
 

@@ -47,7 +47,7 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-class Owners:
+class OwnerQueries:
     """Asks the owners of clusters."""
 
     def __init__(self) -> None:

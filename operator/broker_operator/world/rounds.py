@@ -15,7 +15,7 @@ from broker.seams.clock import Clock
 from ..spec.conditions import rfc3339
 from ..spec.model import Resource
 from ..spec.names import ADDRESS, Id
-from .asking import NoAnswer, Owners
+from .asking import NoAnswer, OwnerQueries
 from .resource_cache import ResourceCache
 from .traffic import IDLE, PIECE, RATE, Traffic
 
@@ -32,7 +32,7 @@ class Rounds:
         self._traffic = traffic
         self._look_at = look_at
         self._clock = clock
-        self._owners = Owners()
+        self._owners = OwnerQueries()
         self._why: dict[Id, str] = {}
 
     async def follow(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from broker.app.commands import cluster_cli
+from broker.app.commands.etcd import cluster_copies_cli
 from broker.cluster.keys import Keys
 from broker.core.slots import Member, SlotRecord
 from broker.metadata.port import Delete, Put
@@ -49,7 +50,7 @@ def read(store, slot):
 
 def run(*args, status=0, stdin=None):
     """The command's stdout (stderr when it fails)."""
-    done = CliRunner().invoke(cluster_cli.cluster, args, input=stdin, catch_exceptions=False)
+    done = CliRunner().invoke(cluster_copies_cli.cluster, args, input=stdin, catch_exceptions=False)
     assert done.exit_code == status, done.output
     return done.stdout if status == 0 else done.output
 
@@ -290,32 +291,6 @@ def test_permissions_are_checked_as_in_a_config_file(store):
     assert list(json.loads(run("permissions", "get"))) == ["#"]
     done = CliRunner().invoke(cluster_cli.cluster, ("permissions", "delete", "#"), catch_exceptions=False)
     assert done.exit_code == 0 and "the last entry" in done.output and json.loads(run("permissions", "get")) == {}
-
-
-def test_users_belong_to_groups(store):
-    def groups():
-        return json.loads(store.keys[KEYS.user("ada")].value).get("groups")
-
-    run("users", "set", "ada", "--passcode-stdin", "--group", "shop", "--group", "audit", stdin="secret\n")
-    run("users", "set", "ada", "--passcode-stdin", stdin="other\n")
-    assert groups() == ["audit", "shop"]
-    assert run("users", "groups", "ada", "staff") == "ada belongs to staff.\n" and groups() == ["staff"]
-    assert "no comma" in run("users", "groups", "ada", "a,b", status=2)
-    run("users", "groups", "ada")
-    assert groups() is None
-    assert "There is no user bob" in run("users", "groups", "bob", "x", status=1)
-    assert KEYS.user("bob") not in store.keys
-
-
-def test_users_never_show_their_hashes(store):
-    run("users", "set", "ada", "--passcode-stdin", stdin="secret\n")
-    assert run("users", "list") == "ada\n"
-    assert "passcode is empty" in run("users", "set", "bob", "--passcode-stdin", stdin="\n", status=2)
-    assert "$argon2id$" in store.keys[KEYS.user("ada")].value.decode()
-    text = run("dump")
-    assert "argon2" not in text and len(text.splitlines()) == len(store.keys)
-    run("users", "remove", "ada")
-    assert "There is no user ada" in run("users", "remove", "ada", status=1)
 
 
 def test_a_store_that_cannot_be_asked_is_one_line(store, monkeypatch):

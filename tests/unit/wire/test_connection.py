@@ -202,9 +202,9 @@ def test_a_frame_behind_thousands_of_line_ends_is_taken_with_the_same_read():
     ],
 )  # fmt: skip
 def test_an_ack_of_an_id_alone_joins_its_neighbours_however_it_is_read(version, headers):
-    """Also where the short cut does not: with CR LF in 1.2."""
-    for more in (b"", b"\nreceipt:r"):
-        frame = b"ACK\n" + headers + more + b"\n\n\0"
+    """Also where the short cut does not: another order of headers, CR LF in 1.2."""
+    for first, more in ((b"", b""), (b"", b"\nreceipt:r"), (b"receipt:r\n", b"")):
+        frame = b"ACK\n" + first + headers + more + b"\n\n\0"
         [acks] = sent(version)().receive(frame * 3)
         assert isinstance(acks, Acks) and list(acks.ids) == [b"7"] * 3, frame
     if version is V12:

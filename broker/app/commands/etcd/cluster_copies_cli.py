@@ -18,6 +18,7 @@ from ..backup_cli import report_option, reported
 from ..cluster_cli import cluster, with_cluster
 from ..data_cli import told
 from ..options import Misuse, source_options
+from .cluster_users_cli import users
 
 if TYPE_CHECKING:
     from broker.app.copies.places import CopyPlace
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from broker.metadata.port import Metadata
 
 __all__ = ["cluster"]
+
+cluster.add_command(users)
 
 
 @cluster.command()
