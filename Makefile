@@ -179,9 +179,15 @@ catalog: $(VENV)/.installed-dev
 threats: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $$(grep -o 'tests/[a-z_/]*\.py\(::[a-z_0-9]*\)\?' docs/threat-model.md | sort -u)
 
+# ADVISORIES names a folder of OSV entries (a checkout of pypa/advisory-database, say) where pypi.org cannot be asked.
+ifdef ADVISORIES
+audit: $(VENV)/.installed-dev
+	$(BIN)/python deploy/image/advisories.py $(ADVISORIES) deploy/image/libraries.txt deploy/image/pipeline.txt
+else
 audit: $(VENV)/.installed-supply
 	$(BIN)/pip-audit --disable-pip --require-hashes --strict -r deploy/image/libraries.txt
 	$(BIN)/pip-audit --disable-pip --require-hashes --strict -r deploy/image/pipeline.txt
+endif
 
 $(VENV)/.installed-supply: pyproject.toml $(VENV)/.made
 	$(PIP) -e '.[dev,supply]'

@@ -6,6 +6,7 @@ import importlib.util
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,15 @@ def test_both_images_begin_with_one_base_by_its_digest() -> None:
     assert all(set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"} for text in texts)
 
 
+def loaded(script: str) -> Any:
+    """A script of the image's folder, as a module."""
+    spec = importlib.util.spec_from_file_location(script, IMAGE / f"{script}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 class Answer(io.BytesIO):
     """As urlopen gives it."""
 
@@ -71,10 +81,7 @@ class Answer(io.BytesIO):
     ("said", "told"), [('{"vulnerabilities": []}', True), ("{}", False), ("", False), (None, False)]
 )
 def test_whether_anybody_tells_of_known_holes_is_one_question(monkeypatch, said: str | None, told: bool) -> None:
-    spec = importlib.util.spec_from_file_location("holes", IMAGE / "holes.py")
-    assert spec is not None and spec.loader is not None
-    holes = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(holes)
+    holes = loaded("holes")
     asked: list[str] = []
 
     def urlopen(url: str, timeout: float) -> Answer:
@@ -86,6 +93,49 @@ def test_whether_anybody_tells_of_known_holes_is_one_question(monkeypatch, said:
     monkeypatch.setattr(holes, "urlopen", urlopen)
     assert holes.told("# a comment\nb==2.0 \\\n    --hash=sha256:0\n") is told
     assert asked == ["https://pypi.org/pypi/b/2.0/json"] and not holes.told("# nothing")
+
+
+HOLE = """
+id: PYSEC-{number}
+modified: "2026-0{number}-01T00:00:00Z"
+{more}affected:
+- package: {{name: {name}, ecosystem: PyPI}}
+  ranges:
+  - {{type: GIT, events: [{{introduced: "0"}}]}}
+  - {{type: ECOSYSTEM, events: [{events}]}}
+  versions: [{versions}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "events", "versions", "more", "holes"),
+    [
+        ("b-c", '{introduced: "0"}, {fixed: "2.1"}', "", "", 1),
+        ("B_C", '{introduced: "0"}, {fixed: "2.0"}', "", "", 0),
+        ("b-c", '{introduced: "2.1"}', "", "", 0), ("b-c", '{introduced: "1"}, {last_affected: "2.0"}', "", "", 1),
+        ("b-c", '{introduced: "1"}, {last_affected: "1.9"}', "", "", 0), ("b-c", "", '"2.0"', "", 1),
+        ("b-c", '{fixed: "1.5"}, {introduced: "0"}, {introduced: "1.10"}, {fixed: "3"}', "", "", 1),
+        ("other", '{introduced: "0"}', "", "", 0), ("b-c", '{introduced: "0"}', "", "withdrawn: 2026-01-01\n", 0),
+    ],
+)  # fmt: skip
+def test_known_holes_are_told_by_files_where_no_index_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, events: str, versions: str, more: str, holes: int
+) -> None:
+    advisories = loaded("advisories")
+    (tmp_path / "vulns").mkdir()
+    entry = HOLE.format(number=1, name=name, events=events, versions=versions, more=more)
+    (tmp_path / "vulns" / "one.yaml").write_text(entry)
+    (tmp_path / "vulns" / "two.json").write_text('{"id": "X", "modified": "2026-02-02", "affected": []}')
+    (tmp_path / "README.md").write_text("no entry")
+    pins = tmp_path / "libraries.txt"
+    pins.write_text("# a comment\nb_c==2.0 \\\n    --hash=sha256:0\n")
+    assert advisories.main(str(tmp_path), [str(pins)]) == holes
+    said = capsys.readouterr().out
+    assert ("b-c==2.0: PYSEC-1" in said) is bool(holes) and "the newest of 2026-02-02" in said
+
+
+def test_a_folder_without_advisories_is_no_all_clear(tmp_path: Path) -> None:
+    assert loaded("advisories").main(str(tmp_path), [str(IMAGE / "libraries.txt")]) == 2
 
 
 @pytest.mark.parametrize("file", ["Dockerfile", "pipeline/Dockerfile"])
