@@ -1,8 +1,8 @@
 """What an edge asks of a slot. Commands come in batches; each names its slot.
 
-Rule: values only. Everything a command needs is in it: the engine has no clock, no session table of
-the edge and no sockets. `session`/`seq` say who waits for the answer (`seq` 0 = nobody, but a refusal
-is reported all the same).
+Rule: values only. Everything a command needs is in it: the engine has no clock, no session table of the edge and no
+sockets. `session`/`seq` say which session waits for the answer (`seq` 0 = nobody, but a refusal is reported all the
+same).
 """
 
 from __future__ import annotations

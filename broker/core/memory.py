@@ -4,7 +4,7 @@ Two numbers are known, and both are too large: what is counted (a message in a t
 though its bytes are there once), and by how much the process has grown (memory that was freed is not given back at
 once). What is used is the smaller one. Growth is asked for only when the count alone is near the bound.
 
-Rule: plain sums; who is made to let go of what is decided elsewhere (owner/shard/memory_pressure.py,
+Rule: plain sums; which holder is made to let go of what is decided elsewhere (owner/shard/memory_pressure.py,
 edge/transport/connection_memory.py).
 """
 

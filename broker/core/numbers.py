@@ -1,7 +1,7 @@
 """Numbers in what others write: clients, peers, files, keys of the store. The one place where such texts are read.
 
 Rule: ASCII digits, and no more of them than all who carry the number on have room for; anything else is no number, and
-is refused by whoever asked. No sign, no blank, no underscore.
+is refused by the reader of the setting or header. No sign, no blank, no underscore.
 """
 
 # Why not int() alone: it takes "1_0", "+5" and " 5", and str.isdigit() lets through "٣", which int() reads as 3, and

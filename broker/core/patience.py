@@ -1,9 +1,10 @@
 """Patience: how long another process may be silent before it is taken for dead; it learns from false alarms.
 
-On an overloaded machine everybody is late. Whoever takes that for death breaks a stream; the next one asks and replays
-everything, which costs the very time that was missing. So a silence that proves to have been a false alarm doubles the
-patience with that process, and a minute without one halves it. The first real freeze in a quiet minute is found as fast
-as the settings say, and a process that truly ends is found by its broken connections, which need no patience.
+On an overloaded machine every process is late. A peer that takes that for death breaks a stream; the next one asks and
+replays everything, which costs the very time that was missing. So a silence that proves to have been a false alarm
+doubles the patience with that process, and a minute without one halves it. The first real freeze in a quiet minute is
+found as fast as the settings say, and a process that truly ends is found by its broken connections, which need no
+patience.
 
 Rule: pure; times are monotonic seconds that callers hand in. One object per process that is listened to.
 Must not know what a stream is.

@@ -1,4 +1,4 @@
-"""Who leads a slot, who follows, and who is alive: the cluster's nouns.
+"""Which owner leads a slot, which follow it, and which are alive: the cluster's nouns.
 
 Rule: values only, and their JSON. What may become of a record is decided in cluster/placement, who may change it
 says docs/adr/0004. Must not know etcd or the network.

@@ -2,7 +2,7 @@
 
 A turn hands out what has come in and some thousand messages more, of all queues together. Queues that it has not come
 to are the first of those that wait; each of them has its turn beside one that was touched only now, so that nobody
-waits for all the subscribers of somebody else's topic.
+waits for all the subscribers of another session's topic.
 
 Rule: a queue is dispatched as often as it is touched, and no more; browsers have what is left of the turn. A turn looks
 at the queues that it comes to, never at all that wait.

@@ -1,7 +1,7 @@
 """Questions of operators on their way from an edge to owners (or to other edges, edge_relay.py), and the answers.
 
 They travel beside the batches of a stream: nobody's commands wait for them, and one that is lost with its stream is
-answered as such. Who is asked works an answer out in steps, with the loop's others in between.
+answered as such. The process that is asked works an answer out in steps, with the loop's others in between.
 
 Rule: questions and answers are JSON that nobody here looks into. Must not know what can be asked.
 """

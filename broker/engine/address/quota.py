@@ -1,7 +1,7 @@
 """What an address holds beside what it may hold: its stock, and each queue's share of it.
 
-Rule: counts, and who waits for them to fall; what happens at a bound is decided in limits.py. The sum of the books of
-an address is its stock.
+Rule: counts, and the sessions that wait for them to fall; what happens at a bound is decided in limits.py. The sum of
+the books of an address is its stock.
 """
 
 # Example. orders is BLOCK with max_size_messages 1000; sessions 5 and 6 send to it.

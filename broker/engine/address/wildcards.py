@@ -5,14 +5,14 @@ kept once, in one trie for all slots; a slot makes queue and consumer of it with
 (enrol.awaken). From the moment add() has returned no slot routes a message past it: that is what its receipt says.
 
   SUBSCRIBE a.* (consumer 512)     add(): one entry, asleep in all slots
-  first message to a.x (slot 7)    due(7, "a.x"): the Subscribe of consumer 519, who is awake in slot 7 from now on
+  first message to a.x (slot 7)    due(7, "a.x"): the Subscribe of consumer 519, which is awake in slot 7 from now on
   UNSUBSCRIBE                      end(): {7}, where a consumer is to be ended; everywhere else nothing was
 
 In a cluster a slot hears of it from the edge alone, by a Subscribe of its own: sleep() adds the slot to the entry.
 
-Rule: who is awake in a slot is that slot's alone, and never due there again. No step is as long as a session has
-subscriptions: of one that ended nothing is due at once, and its entries go in pieces (tidy). Of `$…` see the trie.
-Must not know queues.
+Rule: which subscriptions are awake in a slot is that slot's alone, and never due there again. No step is as long as a
+session has subscriptions: of one that ended nothing is due at once, and its entries go in pieces (tidy). Of `$…` see
+the trie. Must not know queues.
 """
 
 from __future__ import annotations

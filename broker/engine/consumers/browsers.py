@@ -1,7 +1,7 @@
 """The browsers of one queue, each in its turn.
 
     200 browsers come to a queue of 50,000 messages with a selector that matches none: 10,000,000 questions. Each turn
-    asks 1 ms of them, of all queues of a slot together; who was asked goes behind the others.
+    asks 1 ms of them, of all queues of a slot together; a browser that was asked goes behind the other ones.
 
 Rule: each browser is in one of three places: going (it can show or ask something), hungry (it wants a page of the
 log), or at rest (its client has no room, or it has seen everything). Must not know queues.

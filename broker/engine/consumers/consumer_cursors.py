@@ -1,6 +1,7 @@
 """Where each consumer of a queue is whose messages stay when they are consumed.
 
-Rule: places and what has been read ahead for them; who is shown what is non_destructive.py's. Knows runs, not queues.
+Rule: places and what has been read ahead for them; which consumer is shown what is non_destructive.py's. Knows runs,
+not queues.
 """
 
 # Example. A non-destructive queue: 1 … 5 in memory, 6 … 9 in the journal. Consumer A has been shown 1 … 3, B is new.

@@ -1,6 +1,6 @@
 """What the consumers of one queue took since a period began.
 
-Rule: counts only; who is slow, and what happens then, is decided in slow_consumers.py.
+Rule: counts only; which consumer is slow, and what happens then, is decided in slow_consumers.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Groups of messages (JMSXGroupID): all messages of a group go to the same consumer as long as it is there.
 
-Rule: a group belongs to whoever got its first message, until that one ends, the group is closed (JMSXGroupSeq:-1), or
-groups are dealt out anew. When an edge was given up two may hold messages of it: it passes to the second when the first
-one ends. Kept in memory: one entry per group, or per bucket. Must not know queues or messages.
+Rule: a group belongs to the consumer that got its first message, until that one ends, the group is closed
+(JMSXGroupSeq:-1), or groups are dealt out anew. When an edge was given up two may hold messages of it: it passes to the
+second when the first one ends. Kept in memory: one entry per group, or per bucket. Must not know queues or messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Consumers come to their queues: at their SUBSCRIBE, or, for a wildcard that has no message yet, with the first one.
 
-Rule: whoever consumes has come through enrol(); who only looks (a browser) stands in the tables alone. The way out is
+Rule: a consumer has come through enrol(); a browser, which only looks, stands in the tables alone. The way out is
 settle.py's. Must not know what is in a queue.
 """
 

@@ -1,7 +1,7 @@
 """Handing out where not everybody may get everything: selectors, no-local, groups, exclusive consumers.
 
-A message is looked at once. Whoever is ready and may have it gets it; otherwise it waits in a bucket
-(match_buckets.py), and when somebody becomes ready, the first messages of the buckets he may take from are his.
+A message is looked at once. A consumer that is ready and may have it gets it; otherwise it waits in a bucket
+(match_buckets.py), and when a consumer becomes ready, the first messages of the buckets it may take from are its.
 
 Rule: for each consumer, and for each group, order is that of the ids within a priority, whatever waits for others.
 Must not know sessions, nor how buckets and selectors work inside.

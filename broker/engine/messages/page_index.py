@@ -1,7 +1,7 @@
 """Where the journal has what is paged out of a queue: positions in order, 8 bytes each.
 
-A snapshot shares its arrays: to copy 8 MB for whoever looks at a million messages takes 46 ms. What stands in an array
-is never overwritten; only its end grows.
+A snapshot shares its arrays: to copy 8 MB for each look at a million messages takes 46 ms. What stands in an array is
+never overwritten; only its end grows.
 
 Rule: order only; what stands at a position, and how much of it lives, is the queue's to know.
 """

@@ -1,7 +1,7 @@
 """What the messages of a command match, found before the command is carried out: in pieces, so that no turn is long.
 
 Whatever an address does with a message before its queues see it (life time, time stamp) is done to a copy here, as of
-the time of the first look; whoever publishes does the same as of the same time.
+the time of the first look; publishing does the same as of the same time.
 
 Rule: an answer that does not fit any more is found anew, so that this file decides when, and never what. Must not know
 who waits meanwhile (owner/shard/deferred.py).

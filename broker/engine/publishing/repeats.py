@@ -1,9 +1,9 @@
 """What an earlier leader took and did not answer, for subscribers that only its memory knew.
 
-Durable queues have it from the log. Whoever has none may have got it before that leader ended, or not: it comes (again)
-from here, marked as redelivered. Rule: nothing that lasts changes, and each command counts once per leader. What cannot
-be told alike a second time stays away: large bodies (the file is another record's), messages for later, those with a
-duplicate id, those that an exclusive divert may have taken. Must not know who was served before.
+Durable queues have it from the log. One that is not durable may have got it before that leader ended, or not: it comes
+(again) from here, marked as redelivered. Rule: nothing that lasts changes, and each command counts once per leader.
+What cannot be told alike a second time stays away: large bodies (the file is another record's), messages for later,
+those with a duplicate id, those that an exclusive divert may have taken. Must not know who was served before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What of a queue came back and is not ready again before a time.
 
-Rule: who is ready first stands first. `runs`, `count` (messages) and `nbytes` say what all of it holds.
+Rule: the message that is ready first stands first. `runs`, `count` (messages) and `nbytes` say what all of it holds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which queues of an address take which message: subscriptions of a topic with selectors, asked together.
 
 Looking may take longer than a step of the loop may (docs/adr/0009): thousands of selectors that no index helps with,
-and a read full of messages. So it is done in pieces before the messages are taken (`Look`), and whoever publishes them
+and a read full of messages. So it is done in pieces before the messages are taken (`Look`), and publishing them
 finds the answer there (prefilter.py).
 
 Rule: kept as queues come and go, so that neither costs as much as there are queues; what does not match costs nothing.

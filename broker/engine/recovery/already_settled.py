@@ -4,7 +4,7 @@ their consumer attached to this leader, and not by what it has asked of this lea
 Most are settled, by the first try of this very command with an earlier leader: then it succeeds. But its edge may have
 been given up: then another consumer has the message, or has given it back since.
 
-Rule: nothing is answered with success that has no effect: what is in the queue is taken for real, what somebody else
+Rule: nothing is answered with success that has no effect: what is in the queue is taken for real, what another consumer
 holds is refused. Must not know what is done with what is taken.
 """
 

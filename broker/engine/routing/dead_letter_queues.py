@@ -2,8 +2,8 @@
 
 They stand at the dead letter (expiry) address beside others of their kind, so each of them takes only what says that it
 was last at its address: what names no queue, of addresses without such queues, goes past them. Whoever makes one, a
-letter or somebody who waits for letters, makes the same. An address that has only such queues is to everybody else like
-one that has none.
+letter or a consumer that waits for letters, makes the same. An address that has only such queues is to everybody else
+like one that has none.
 
 Rule: names and filters are functions of settings alone. Must not know messages.
 """

@@ -1,8 +1,8 @@
 """Makes what the settings name, and lets go what they name no more.
 
-Rule: declarations are not in the log. Whoever leads the slot makes what is missing when it begins, and after each
-change of the settings. What is declared no more is deleted when it is empty and unused, never with messages in it: so
-a queue that a declaration made is recorded as auto-created, and the settings alone protect it. Must not know messages.
+Rule: declarations are not in the log. The slot's leader makes what is missing when it begins, and after each change of
+the settings. What is declared no more is deleted when it is empty and unused, never with messages in it: so a queue
+that a declaration made is recorded as auto-created, and the settings alone protect it. Must not know messages.
 """
 
 # Example. The settings named queue `jobs` with paused; now they name `mail` instead, and `jobs` no more.

@@ -1,7 +1,7 @@
 """Whose messages are timed: so many queues of the process for themselves, all others together.
 
-Rule: who has a place keeps it while the queue is there, so that no series goes back; bounded by a setting. Queues of
-topic subscribers, which come and go, are one for their address.
+Rule: a queue that has a place keeps it as long as it is there, so that no series goes back; bounded by a setting.
+Queues of topic subscribers, which come and go, are one for their address.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Putting out of memory what a queue will not need soon, when all of the process has too little.
 
 From the end of what is ready to its front: whole runs which are in the journal become positions, at the front of the
-page index. Runs that are nowhere yet are written first, and are out of sight until that is durable. What is at the
-head stays, so that whoever consumes need not wait.
+page index. Runs that are nowhere yet are written first, and are out of sight until that is durable. What is at the head
+stays, so that consumers need not wait.
 
 A run stays, and with it everything before it, if reading it back would bring another one than it is: of some of its
 messages only (PART), or with less known of it than memory knows (who came back after a delivery).

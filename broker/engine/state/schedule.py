@@ -2,7 +2,7 @@
 
 A run whose time has come goes to the end of the page index and is read back like any other page; so restart, paging and
 replication need no code of their own. Before that the log must know that it may be delivered ("due": everything of the
-queue up to this time): what is not due by the log was never handed out, whoever leads now and whatever his clock says.
+queue up to this time): what is not due by the log was never handed out, by no leader, whatever its clock says.
 
 Rule: in the order of time, then of ids; what expires first comes out when it expires. Must not know how runs are
 recorded.

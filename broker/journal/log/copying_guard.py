@@ -1,7 +1,7 @@
-"""Whether somebody copies the folder while a broker works in it: then no large body is removed.
+"""Whether a backup copies the folder while a broker works in it: then no large body is removed.
 
 Both take the same advisory lock: a backup for as long as it copies bodies, the broker for the moment in which it
-removes some. Whoever dies lets go of it, so nothing is left behind that would have to be cleaned up.
+removes some. A process that dies lets go of it, so nothing is left behind that would have to be cleaned up.
 
 Rule: the broker never waits for it. What it may not remove now it removes with a later batch; when the disk is nearly
 full it removes all the same, and the backup says that it has failed. Segments need no lock: an open file stays

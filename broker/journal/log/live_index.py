@@ -1,4 +1,4 @@
-"""Who is alive where: references per segment, live ids per queue, blobs in use.
+"""Which messages are alive where: references per segment, live ids per queue, blobs in use.
 
 Rule: the books follow the log record by record, live and at recovery alike, so replaying the log gives the
 same books (that is what recovery uses to tell live from settled). Must not know files or threads.

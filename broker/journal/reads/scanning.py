@@ -1,7 +1,7 @@
 """The log as archives read it: the items of many slots in one pass, as bytes.
 
 The log belongs to all slots, so who wants many of them slot by slot passes over everything once per slot (history.py).
-A scan passes once, and hands on records as they stand: whoever asked takes them apart.
+A scan passes once, and hands on records as they stand: the reader takes them apart.
 
 Rule: of each slot never a gap, as of a Cursor. A turn looks at so many records and no more; file bytes are read by
 fill(), in a thread. Must not know what rows are, nor who may see them.

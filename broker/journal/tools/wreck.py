@@ -1,7 +1,7 @@
 """A damaged journal folder, read for whatever of it still checks: segments cut short, empty or missing, broken headers,
 a lost `identity`.
 
-A normal start refuses all of these, and is right to: it must not choose what to forget. Here somebody has chosen.
+A normal start refuses all of these, and is right to: it must not choose what to forget. Here an operator has chosen.
 
 Rule: reads only. A record counts when its checksum is right and its place is certain: it is reached by lengths, from a
 batch header or another record, or the records from it on end exactly where the batch does. Nothing is looked for inside

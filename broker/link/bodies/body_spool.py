@@ -1,8 +1,8 @@
-"""What an edge keeps of large bodies until their messages are safe: whoever leads next may have to be sent them again.
+"""What an edge keeps of large bodies until their messages are safe: the next leader may have to be sent them again.
 
 Rule: bounded: of a body at most SPILL bytes stay in memory, the rest goes to a file without a name, which ends with the
 process whatever happens to that; all bodies together take at most `limit`. One that does not fit there, or whose file
-fails, is not kept: it goes on its way all the same. Must not know who leads.
+fails, is not kept: it goes on its way all the same. Must not know which owner leads.
 """
 
 # Example. A client sends 80 MB for slot 9. The edge passes each piece on to the owner and keeps it, too:

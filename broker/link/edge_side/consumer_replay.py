@@ -3,7 +3,7 @@
 Rule: in the client ack modes every message that the client was given, and whose settlement nobody has answered yet, is
 in `ids` or in `aside`, in the order of delivery, until it is given back; in AckMode.AUTO only what has a large body is,
 until all of that has come, and what was delivered else since an owner last said that everything is durable is in
-`spans`. Must not know links nor who leads a slot.
+`spans`. Must not know links nor which owner leads a slot.
 """
 
 # Example, ack:client. The client was given 1 2 3 4 5 of slot 9 and acknowledges 3, which means 1 2 3 (C43); A dies.

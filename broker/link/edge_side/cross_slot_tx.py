@@ -2,7 +2,7 @@
 
 Rule: such a Transact leaves when every Hold it ends has been answered, and all that its session has sent to the other
 slots it reaches into; whatever its session submits afterwards waits until it is answered itself. In one slot, order is
-kept by the stream; over several streams somebody has to wait.
+kept by the stream; over several streams the edge has to wait.
 """
 
 # Example. A session sends m to slot 3, acknowledges in slot 7 within a transaction, and commits; 3 coordinates:

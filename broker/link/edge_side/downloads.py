@@ -1,8 +1,8 @@
 """Large bodies on their way to the clients of one edge, and the slots they come from: when each goes on.
 
 Rule: a body whose message a consumer holds (one of AckMode.AUTO holds it until all of the body is with its client) is
-bound to no owner. When its stream ends it waits until whoever leads the slot then has been told what the consumer
-holds, and goes on where it was. Must not know streams nor pieces.
+bound to no owner. When its stream ends it waits until the slot's next leader has been told what the consumer holds, and
+goes on where it was. Must not know streams nor pieces.
 """
 
 from __future__ import annotations

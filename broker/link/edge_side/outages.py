@@ -1,4 +1,4 @@
-"""Slots that nobody serves: how long who waits for one waits, and what he is told then.
+"""Slots without a leader that can be reached: how long a session waits for one, and what it is told then.
 
 Rule: looked at only while a slot is down, once a second, so an answer comes at most a second too late; what this
 process itself slept counts for nobody's wait. Must not know what waits.

@@ -1,8 +1,8 @@
-"""One slot as an edge sees it: who leads it, what waits for an answer, who consumes from it.
+"""One slot as an edge sees it: which owner leads it, what waits for an answer, which consumers it has.
 
-Rule: every command that somebody must hear of is in `kept`, in the order it was submitted, until it is answered; what a
-new owner (or a new stream) must be told is `replay()`, and nothing else. Where that has a large message in it, all that
-comes after it waits for its answer: its body may have to be sent again first. Must not know streams.
+Rule: every command that a session must hear of is in `kept`, in the order it was submitted, until it is answered; what
+a new owner (or a new stream) must be told is `replay()`, and nothing else. Where that has a large message in it, all
+that comes after it waits for its answer: its body may have to be sent again first. Must not know streams.
 """
 
 # Example. Slot 9, led by A in epoch 4. Consumer 7 holds messages 3 and 4; unanswered are SEND 21, ACK 22 (of 3),

@@ -1,8 +1,8 @@
 """What edges ask of a slot while its new leader still waits for some of them.
 
 Rule: who consumes comes in at once, all else waits, in the order in which it came, until everybody may have come: a
-message that was routed before would pass by the subscriptions of whoever attaches late, for nothing but the memory of
-the last leader knew of them. Must not know why the wait ends.
+message that was routed before would pass by the subscriptions of an edge that attaches late, for nothing but the memory
+of the last leader knew of them. Must not know why the wait ends.
 """
 
 # Example. B leads slot 9 since a moment; edges E and F live. E's consumer holds message 4, F's a topic subscriber.

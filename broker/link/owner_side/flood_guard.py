@@ -1,4 +1,4 @@
-"""How often somebody has done something of late, and whether that is too often.
+"""How often a peer has done something of late, and whether that is too often.
 
 Rule: what is refused for being too often is no event: else a flood that goes on would never be let in again.
 """

@@ -2,7 +2,7 @@
 
 Rule: told is what is durable here and on everybody who must have it; handed out only while every in-sync follower
 promises that nobody else leads the slot, and while the slot is not paused. Both are asked of `Replicas`. Must not know
-the journal, commands, or why somebody waits.
+the journal, commands, or why an engine waits.
 """
 
 # Example. A durable SEND comes in a turn while commit 9 is open; B is an in-sync follower.

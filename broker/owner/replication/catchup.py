@@ -1,8 +1,8 @@
 """How a follower gets what it lacks: the tail of the log, large bodies ahead of their items, or a whole copy.
 
-Rule: the order within a slot is the log's; an item whose large body the follower does not have yet waits for it, and
-so does everything behind it. Reads are made in a thread and throttled; what is under way is bounded.
-Must not know who leads or who is in sync: it is told whom to serve.
+Rule: the order within a slot is the log's; an item whose large body the follower does not have yet waits for it, and so
+does everything behind it. Reads are made in a thread and throttled; what is under way is bounded. Must not know which
+owner leads or which are in sync: it is told whom to serve.
 """
 
 # Example. Slot 9 is led here at lsn 500; its follower was away and says that it has 420 on our lineage.

@@ -1,7 +1,7 @@
 """A slot that is followed here: whose items count for it, and whether what is here is whole.
 
 Rule: only the methods here change its state, and the table says which may follow which. Must not know epochs, promises
-or the journal: whoever asks for a move has seen to those (follower.py).
+or the journal: the caller of a move has seen to those (follower.py).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Who has what of a slot that is led here, and what that allows: what counts, who may join, who has to leave.
+"""What each follower has of a slot led here, and what that allows: what counts, which may join, which must leave.
 
 Rule: decides only, from what it was told; streams, clocks and the metadata store are the caller's.
 
 What counts (docs/adr/0004, maximal isr): an item is told of when it is on the disk of *every* owner that could be in
 the isr now. Those are the members of the last record read, and of every change proposed since that may have been
-written. So whoever is elected has it: an election picks from the record as it stands, and that is one of these.
+written. So the owner that is elected has it: an election picks from the record as it stands, and that is one of these.
 
 Nobody is told anything before all of them have everything this leader began with (`whole`), and follow its lineage.
 Hence the logs of the members only ever differ in their length while a leader writes, and a leader that dies leaves

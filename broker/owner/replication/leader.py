@@ -1,4 +1,4 @@
-"""The leader side of replication: what commits count, who is in sync, when a slot may be dispatched.
+"""The leader side of replication: what commits count, which owners are in sync, when a slot may be dispatched.
 
 Rule: nothing counts before it is on the disk of everybody who could be elected (isr.py has the proof). Changes of the
 isr are proposed to the metadata store and relied on only when they are known; until then both the old and the new

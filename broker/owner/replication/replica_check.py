@@ -1,8 +1,8 @@
 """Do all replicas of a slot have the same? The leader and its followers look at the same point of the log and compare.
 
 Rule: a look takes nothing away and changes nothing. One at a time in a process, a piece of the log at a time, at a
-bounded rate, in the thread that reads copies; what an answer says is of the moment of the question.
-Must not know who is in sync, nor who asks.
+bounded rate, in the thread that reads copies; what an answer says is of the moment of the question. Must not know which
+owners are in sync, nor which one asks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers of the leader side of replication: who lags, who is in sync, what was copied.
+"""Numbers of the leader side of replication: which follower lags, which are in sync, what was copied.
 
 Rule: made when asked, from what is there anyway.
 """

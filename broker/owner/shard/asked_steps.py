@@ -1,4 +1,4 @@
-"""What is to be done to slots in turns, besides commands: it was asked for by whoever decides outside of them.
+"""What is to be done to slots in turns, besides commands: roles and settings that change have asked for it.
 
     shard.in_turn(3, step)       the next turn calls step(engine of 3, turn), if the slot is still led here
     … returns None               that was all

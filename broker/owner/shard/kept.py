@@ -1,4 +1,4 @@
-"""What virtual hosts and users have in the slots led here, whoever is connected: for edge.quotas.
+"""What virtual hosts and users have in the slots led here, connected or not: for edge.quotas.
 
     host:NAME   queues, durable subscriptions, bytes of messages, and those of them in memory (host:/: the default one)
     user:NAME   durable subscriptions, by the fronts of their names that the question says are his

@@ -3,9 +3,9 @@
 Near the bound every queue may have less in memory than its setting says: `Budget.room`, halved as long as memory is
 near the bound, doubled second by second when it is well below. Queues that have more than that put it away (engine/
 page_out.py): who holds most first, and everybody keeps the same. At the bound producers wait as they do for a full
-address (core.effects.AddressBlocked): only what goes to queues waits, so whoever consumes goes on, and makes room.
-Beyond the wall, a quarter more, messages are refused by name: those who were told to wait have not, or what is held is
-with consumers.
+address (core.effects.AddressBlocked): only what goes to queues waits, so consumers go on, and make room. Beyond the
+wall, a quarter more, messages are refused by name: those who were told to wait have not, or what is held is with
+consumers.
 
 Rule: a turn looks at so many queues and runs (PIECE), and goes on in the next one. Must not know how queues are kept.
 """

@@ -1,6 +1,6 @@
 """How much of what has gathered is carried out in one turn: what is more waits for the next one, in its order.
 
-Rule: counted in work, never in time; whoever sends more than is carried out rests (MOST), so that what waits is
+Rule: counted in work, never in time; a session that sends more than is carried out rests (MOST), so that what waits is
 bounded. Must not know what commands do.
 """
 

@@ -1,7 +1,7 @@
 """What is answered when an owner stops because an engine has thrown.
 
-Rule: who has asked for what made it throw is told so. Else an edge would ask the next leader the same, and stop that as
-well, and the one behind it. Must not know engines.
+Rule: the session that has asked for what made it throw is told so. Else an edge would ask the next leader the same, and
+stop that as well, and the one behind it. Must not know engines.
 """
 
 from __future__ import annotations

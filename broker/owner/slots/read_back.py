@@ -4,7 +4,7 @@ An owner that was taken for dead steps down in a hundred slots at once, and befo
 copy less than they need. The log belongs to all slots, so all that wait at a time are read in one pass: a pass each
 would take a hundred times as long.
 
-Rule: one thread reads, and nobody else has a standby before `done`. Must not know who leads.
+Rule: one thread reads, and nobody else has a standby before `done`. Must not know which owner leads.
 """
 
 from __future__ import annotations

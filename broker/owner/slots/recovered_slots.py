@@ -1,7 +1,7 @@
 """Standbys of what the journal has brought back, when a process begins: one for each slot of its log.
 
-Rule: everything begins as a follower, also what was led before; only a record says who leads now. In steps of some
-milliseconds.
+Rule: everything begins as a follower, also what was led before; only a record says which owner leads now. In steps of
+some milliseconds.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 What a leader's log says is applied as it comes, so that taking over reads nothing from the disk.
 
 Rule: follows the log, decides nothing. What is alive is the journal's to say; runs that it calls dead are forgotten
-here in steps whose cost the runs applied since the last one have paid for.
-Must not know streams, epochs or who leads.
+here in steps whose cost the runs applied since the last one have paid for. Must not know streams, epochs or which owner
+leads.
 """
 
 # Example. A follower applies the leader's items of slot 9:

@@ -1,8 +1,8 @@
 """Transactions over slots of several owners, and dead letters that go to another slot: two phases (ADR 4).
 
 The coordinator slot's log holds the decision, in the same group as its own part. Before it is durable there nobody acts
-on it; after that it is told to the others until each has answered. Only then is the COMMIT answered: what its session
-sends next to one of them is behind what the transaction sent there.
+on it; after that it is told to the other slots until each has answered. Only then is the COMMIT answered: what its
+session sends next to one of them is behind what the transaction sent there.
 
 A COMMIT that is replayed to another leader of its slot goes on under the same name, with what is prepared already. So a
 "no" must bind that leader too: it is in the log of the coordinator slot, and counts there, before anybody hears of it.

@@ -5,7 +5,7 @@ All of it counts or nothing, for the disk as for everybody who looks: so nothing
 between two pieces, nothing is sealed, and its turn ends when all of it is in the log. What goes on is the loop:
 sockets, leases, followers, the questions of others.
 
-Rule: whoever wants to look at a slot outside of a turn has the rest of it done first (Shard.finish).
+Rule: a caller that wants to look at a slot outside of a turn has the rest of it done first (Shard.finish).
 """
 
 # Example. A COMMIT of 50,000 SENDs, 10 µs each: half a second. In pieces of 100 units it is 500 steps of the loop;
