@@ -42,7 +42,7 @@ MAX_WAITING = 1000
 MAX_REMEMBERED = 10_000
 """Right passcodes remembered, 150 bytes each."""
 TRY_S = 0.05
-"""What a try before its turn takes, until there was one (login_queue.py)."""
+"""What a try before its turn takes with nobody in front, until there was one (login_queue.py)."""
 MAX_SHOWN = 100
 """Characters of a login that are shown to who sent it."""
 # Of a random passcode that nobody kept: what unknown users are checked against, so that they take as long.
@@ -148,7 +148,8 @@ class TableAuthenticator:
         self._sleep = sleep
         self._penalties = penalties = Penalties(clock, sleep)
         self._turns = LoginQueue(threads, MAX_WAITING, penalties.blocked, penalties.suspect, penalties.may_try)
-        self._try_took = TRY_S
+        self._try_pace = self._try_took = TRY_S / 2
+        """Of the tries before their turn: seconds that each one in front costs, and that its own check takes."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="login")
 
     @property
@@ -257,12 +258,12 @@ class TableAuthenticator:
     async def _try_first(self, digest: bytes, login: str, passcode: str, pair: Pair) -> Principal | None:
         """Who has the right passcode need not wait behind a storm of names that nobody has (login_queue.py). None: it
         was not tried, or is wrong, and has its turn as if nobody had looked. So that this takes as long for a name that
-        nobody has, such a login waits for what the last try took."""
+        nobody has, such a login waits for what a try would take that comes now; it takes no place in their lane."""
         if not self._penalties.may_try(pair):
             return None
         user = self._users.get(login)
         if user is None:
-            await self._sleep(self._try_took)
+            await self._sleep((self._turns.ahead(pair[0]) + 1) * self._try_pace + self._try_took)
             self._penalties.tried(pair)
             return None
         # Who hangs up meanwhile has tried all the same.
@@ -270,7 +271,7 @@ class TableAuthenticator:
 
     async def _try_known(self, digest: bytes, user: User, login: str, passcode: str, pair: Pair) -> Principal | None:
         users, began = self._users, self._clock.monotonic()
-        check = Check(pair[1])
+        check, ahead = Check(pair[1]), self._turns.ahead(pair[0])
         self._turns.try_first(check, pair[0])
         right, loop = "", asyncio.get_running_loop()
         hashes, shared = _hashes(user), self._shared
@@ -279,6 +280,8 @@ class TableAuthenticator:
                 if shared is not None and await shared.known(_proof(each, login, passcode)):
                     return self._found(digest, user, each) if self._users is users else None
             await check.granted
+            granted = self._clock.monotonic()
+            self._try_pace = (granted - began) / (ahead + 1)
             if (known := self._right.get(digest)) is not None:
                 return known  # many came at once
             # As many for every name (see _verify).
@@ -291,7 +294,7 @@ class TableAuthenticator:
         finally:
             self._turns.over(check)
         if right not in hashes:
-            self._try_took = self._clock.monotonic() - began
+            self._try_took = self._clock.monotonic() - granted
             self._penalties.tried(pair)
         elif self._users is users:
             if shared is not None:
