@@ -323,6 +323,27 @@ def many(folder: Path) -> Result:
         cluster.stop()
 
 
+def processor(pid: int) -> float:
+    """Seconds that all threads of the process have had."""
+    folder = Path(f"/proc/{pid}/task")
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in folder.iterdir()) / 1e9
+
+
+def idle(folder: Path) -> Result:
+    """What three owners and an edge compute while no client is there."""
+    cluster = Cluster(folder, 3, 1)
+    try:
+        cluster.start()
+        time.sleep(4)
+        pids = {m.id: m.process.pid for m in cluster.owners + cluster.edges if m.process is not None}
+        before = {id: processor(pid) for id, pid in pids.items()}
+        time.sleep(10)
+        took = {f"{id}_ms_per_s": round((processor(pid) - before[id]) * 100, 1) for id, pid in pids.items()}
+        return {"all_ms_per_s": round(sum(took.values()), 1), **took}
+    finally:
+        cluster.stop()
+
+
 def speaks(port: int) -> bool:
     """Does a CONNECT get its CONNECTED."""
     try:
@@ -414,6 +435,7 @@ SCENARIOS: dict[str, tuple[str, Callable[[Path], Result]]] = {
         beside("--destination", "/queue/full", "--seconds", "8", "--produce-only"),
     ),
     "many": ("10,000 addresses, 20,000 durable subscriptions", many),
+    "idle": ("3 owners and an edge without clients", idle),
     "durable-1": ("persistent, 3 copies, window 1", durable(1)),
     "durable-100": ("persistent, 3 copies, window 100", durable(100)),
     "durable-1000": ("persistent, 3 copies, window 1,000", durable(1000)),

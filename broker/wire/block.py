@@ -49,7 +49,8 @@ take 0.25 ms, 60 KB of few lines 0.5."""
 
 def cost_of(raw: bytes) -> int:
     """What it takes to read this block, beyond what every frame takes; that is 1."""
-    return raw.count(b"\n") // LINES + len(raw) // BYTES
+    size = len(raw)
+    return raw.count(b"\n") // LINES + size // BYTES if size > CHEAP else 0
 
 
 # Possessive, so that no input makes it go back.
@@ -58,6 +59,16 @@ def cost_of(raw: bytes) -> int:
 _PLAIN_LINES: Final = re.compile(rb"(?:[^:\n\r\\\0]++:[^:\n\r\\\0]*+\n)*+\n").fullmatch
 _PAIRS: Final = re.compile(rb"\n([^:\n\r\0]++):([^\n\r\0]*+)(?=\n)").findall
 DESTINATION: Final = b"destination"
+_MARKED: Final = frozenset(MARKS)
+_LINES: Final = {name: b"\n%b:" % name for name in NOT_RELAYED}
+"""How the lines begin that are not relayed, with the end of the line before."""
+# From the left, as escapes.unescape takes them, so that two backslashes are one and what follows them is text.
+# Possessive: a text of many escapes is gone through once.
+_ESCAPES: Final = {
+    Version.V11: re.compile(rb"[^\\]*+(?:\\[nc\\][^\\]*+)*+").fullmatch,
+    Version.V12: re.compile(rb"[^\\]*+(?:\\[nrc\\][^\\]*+)*+").fullmatch,
+}
+"""Text with escapes that the version has."""
 
 
 class Block:
@@ -142,13 +153,21 @@ class SendBlock:
     """A checked block of SEND, as a reader of many needs it.
 
     lines, flags, length, receipt   as in Block.    said   what a broker acts on.
-    names     of all its headers, if it is a plain one (layouts.py); else None."""
+    names     of all its headers, if it is a plain one (layouts.py); else None.    cost   see cost_of."""
 
-    __slots__ = ("flags", "length", "lines", "names", "receipt", "said")
+    __slots__ = ("cost", "flags", "length", "lines", "names", "receipt", "said")
 
     def __init__(
-        self, lines: bytes, flags: int, length: int, receipt: bytes | None, said: Said, names: tuple[bytes, ...] | None
+        self,
+        lines: bytes,
+        flags: int,
+        length: int,
+        receipt: bytes | None,
+        said: Said,
+        names: tuple[bytes, ...] | None,
+        cost: int,
     ) -> None:
+        self.cost = cost
         self.lines = lines
         self.flags = flags
         self.length = length
@@ -165,26 +184,27 @@ def read_send(raw: bytes, version: Version, settings: WireSettings) -> SendBlock
         raw.startswith(b"SEND\n")
         and len(raw) <= settings.max_header_block_bytes
         and (len(raw) <= settings.max_header_bytes or max(map(len, raw.split(b"\n"))) <= settings.max_header_bytes)
-        and raw.count(b"\n") <= settings.max_headers + 2
+        and (ends := raw.count(b"\n")) <= settings.max_headers + 2
     ):
-        send = _usual(raw, version)
+        send = _usual(raw, version, ends)
         if send is not None and send.length <= settings.max_frame_bytes:
             return send
     block = read_block(raw, Role.SERVER, version, settings, settings.max_frame_bytes, False)
     said = said_of({name.encode(): block.raw(name) for name in block.headers})
-    return SendBlock(block.lines, block.flags, block.length, block.receipt, said, None)
+    return SendBlock(block.lines, block.flags, block.length, block.receipt, said, None, cost_of(raw))
 
 
-def _usual(raw: bytes, version: Version) -> SendBlock | None:
-    """A block without CR, NUL, wrong escapes or a name twice. None: it is not one, or it breaks a rule."""
+def _usual(raw: bytes, version: Version, ends: int) -> SendBlock | None:
+    """A block without CR, NUL, wrong escapes or a name twice. None: it is not one, or it breaks a rule. ends: of its
+    lines, how many."""
     # One search for all lines. What it does not find (a line without colon or name, CR, NUL) makes less of it than the
     # block has lines; so does a name twice, of which the first must count (C17), not the last one as in a dict.
     pairs = _PAIRS(raw)
     headers = dict(pairs)
-    count = raw.count(b"\n") - 2
+    count = ends - 2
     if len(headers) != count or len(pairs) != count or DESTINATION not in headers:
         return None
-    if not raw.isascii():
+    if not (ascii := raw.isascii()):
         try:
             raw.decode()
         except UnicodeDecodeError:
@@ -206,10 +226,10 @@ def _usual(raw: bytes, version: Version) -> SendBlock | None:
     if raw.count(b":") == count:
         lines = raw
         for name in NOT_RELAYED.intersection(headers):
-            at = lines.index(b"\n%b:" % name)
+            at = lines.index(_LINES[name])
             lines = lines[:at] + lines[lines.index(b"\n", at + 1) :]
         lines = lines[5:-1]
-        if not flags and raw.isascii():
+        if not flags and ascii:
             names = tuple(headers)
     else:
         # Colons that a sender left bare in a value are escaped (C09).
@@ -217,23 +237,18 @@ def _usual(raw: bytes, version: Version) -> SendBlock | None:
         lines, flags = b"".join(kept), ESCAPED
     if flags and b"\\" not in lines:
         flags = 0
-    for name, flag in MARKS.items():
-        if name in headers:
-            flags |= flag
+    for name in _MARKED.intersection(headers):
+        flags |= MARKS[name]
     length = -1 if digits is None else int(digits)
-    return SendBlock(lines, flags, length, headers.get(b"receipt"), said_of(headers), names)
+    size = len(raw)
+    cost = ends // LINES + size // BYTES if size > CHEAP else 0  # cost_of(), with what is counted already
+    return SendBlock(lines, flags, length, headers.get(b"receipt"), said_of(headers), names, cost)
 
 
 def _may_escape(raw: bytes, version: Version) -> bool:
     """Are all escapes of this block ones that the version has, and relayed as they are written."""
-    if version is Version.V10:
-        return False
-    # Pairs of backslashes first, from the left as escapes.unescape takes them; of what is left each begins a sequence.
-    rest = raw.replace(b"\\\\", b"")
-    known = rest.count(b"\\n") + rest.count(b"\\c")
-    if version is Version.V12:
-        known += rest.count(b"\\r")
-    return rest.count(b"\\") == known
+    escapes = _ESCAPES.get(version)
+    return escapes is not None and escapes(raw) is not None
 
 
 def _command(line: bytes, version: Version) -> str:

@@ -241,8 +241,11 @@ class Connection:
                 if data.startswith(MANY_LINES, intake.pos):
                     self.eols += intake.lines()
                     continue
-                intake.pos += 1
-                self.eols += 1
+                at = intake.pos + 1
+                while data.startswith(b"\n", at):  # twice more at most: else they were many
+                    at += 1
+                self.eols += at - intake.pos
+                intake.pos = at
                 continue
             if first == CR and data.startswith(b"\r\n", intake.pos):
                 self.eols += intake.lines()
@@ -281,6 +284,8 @@ class Connection:
             self._searched = max(intake.end - pos - 2, 0)
             return False
         raw = intake.data[pos:stop]
+        if self._phase is OPEN and self._role is Role.SERVER and raw.startswith((b"SEND\n", b"SEND\r\n")):
+            return self._send(intake, raw, stop)
         if stop - pos > CHEAP:
             intake.weigh(cost_of(raw))
         if self._leniency.implied and self._phase is HANDSHAKE and implies(raw):
@@ -288,8 +293,6 @@ class Connection:
             intake.event(Frame(IMPLIED, {}, b"", None))
             self._phase = LOGIN
             return False
-        if self._phase is OPEN and self._role is Role.SERVER and raw.startswith((b"SEND\n", b"SEND\r\n")):
-            return self._send(intake, raw, stop)
         return self._other(intake, raw, stop)
 
     def _other_protocol(self, intake: Intake) -> None:
@@ -306,23 +309,25 @@ class Connection:
         if sends is None:
             table = (self._memo or Memo(PRIVATE_ENTRIES)).table(self.version)
             sends = self._sends = SendReader(self.version, self._settings, table)
-        found = sends.find(raw)
-        block = found.block
+        block = sends.find(raw)
+        if block.cost:
+            intake.weigh(block.cost)
         length, receipt = block.length, block.receipt
         large = self._settings.large_body_bytes
         if length >= large:
             # Refused before BodyStart: the receiver of a stream would otherwise open a spool for what is never
             # finished.
             self._check_size(len(raw) + length, receipt)
-            return self._start(intake, stop, BodyStart("SEND", found.open_head(), length, receipt))
+            return self._start(intake, stop, BodyStart("SEND", sends.open_head(block), length, receipt))
         end = self._body_end(intake, stop, length, large, receipt)
         if end == TOO_LONG_TO_WAIT:
-            return self._start(intake, stop, BodyStart("SEND", found.open_head(), None, receipt))
+            return self._start(intake, stop, BodyStart("SEND", sends.open_head(block), None, receipt))
         if end == INCOMPLETE:
             return False
-        found.add(intake, intake.data[stop : end + 1])
+        sends.add(intake, block, intake.data[stop : end + 1])
         intake.pos = end + 1
-        sends.learn(raw, found, intake)
+        if block.names is not None:
+            sends.learn(raw, block, intake)
         return True
 
     def _other(self, intake: Intake, raw: bytes, stop: int) -> bool:

@@ -67,6 +67,7 @@ NAMED: Final = frozenset({"message-id"})
 another one in each message."""
 SAID: Final = frozenset([name.encode() for name in SIGNIFICANT])
 NAMES_SAID: Final = frozenset([name.encode() for name in NAMED])
+ACTED_ON: Final = SAID | NAMES_SAID
 NOT_RELAYED: Final = frozenset([name.encode() for name in RESERVED])
 MARKS: Final = {b"JMSXGroupID": GROUPED, b"_AMQ_DUPL_ID": UNIQUE, b"traceparent": TRACED}
 """Headers of SEND whose presence shows in the flags, so that nobody has to look for them in vain."""
@@ -94,8 +95,7 @@ _RECEIPT: Final = b"receipt"
 
 def said_of(headers: Mapping[bytes, bytes]) -> Said:
     """What headers, of raw values, say to a broker."""
-    said = [(name, headers[name]) for name in SAID.intersection(headers)]
-    said += [(name, b"") for name in NAMES_SAID.intersection(headers)]
+    said = [(name, headers[name] if name in SAID else b"") for name in ACTED_ON.intersection(headers)]
     said.sort()
     return tuple(said)
 

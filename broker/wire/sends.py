@@ -56,34 +56,6 @@ FAILURES: Final = 8
 """Times that the value behind which frames were taken together was not the only one that has changed."""
 
 
-class Found:
-    """An understood SEND block: see SendBlock, whose meaning is `family`."""
-
-    __slots__ = ("block", "family")
-
-    def __init__(self, block: SendBlock, family: HeadFamily) -> None:
-        self.block = block
-        self.family = family
-
-    def open_head(self) -> Head:
-        """A head of its own for a body that is streamed: without content-length and empty line."""
-        block = self.block
-        return Head(block.lines, self.family.headers, block.flags | (TEXT if block.length < 0 else 0), False)
-
-    def add(self, intake: Intake, body: bytes) -> None:
-        """The frame is complete. body: with its NUL."""
-        block = self.block
-        # As _take has it; by where content-length stands it is known later who gave it (core.message.is_text).
-        if block.length >= 0:
-            record, flags = b"content-length:%d\n%b\n%b" % (block.length, block.lines, body), block.flags
-        else:
-            record = b"%bcontent-length:%d\n\n%b" % (block.lines, len(body) - 1, body)
-            flags = block.flags | TEXT
-        # Its reading costs what any frame does, even if it makes no event of its own.
-        if intake.add(self.family, flags, record, block.receipt):
-            intake.weigh(1)
-
-
 class SendReader:
     """Made with the first SEND of a connection."""
 
@@ -337,16 +309,32 @@ class SendReader:
         self._failed = 0
         return True
 
-    def find(self, raw: bytes) -> Found:
+    def find(self, raw: bytes) -> SendBlock:
         """What a complete block says. Raises ProtocolViolation."""
-        block = read_send(raw, self._version, self._settings)
-        return Found(block, self._table.family(block.said))
+        return read_send(raw, self._version, self._settings)
 
-    def learn(self, raw: bytes, found: Found, intake: Intake) -> None:
+    def open_head(self, block: SendBlock) -> Head:
+        """A head of its own for a body that is streamed: without content-length and empty line."""
+        headers = self._table.family(block.said).headers
+        return Head(block.lines, headers, block.flags | (TEXT if block.length < 0 else 0), False)
+
+    def add(self, intake: Intake, block: SendBlock, body: bytes) -> None:
+        """The frame is complete. body: with its NUL."""
+        # As _take has it; by where content-length stands it is known later who gave it (core.message.is_text).
+        if block.length >= 0:
+            record, flags = b"content-length:%d\n%b\n%b" % (block.length, block.lines, body), block.flags
+        else:
+            record = b"%bcontent-length:%d\n\n%b" % (block.lines, len(body) - 1, body)
+            flags = block.flags | TEXT
+        # Its reading costs what any frame does, even if it makes no event of its own.
+        if intake.add(self._table.family(block.said), flags, record, block.receipt):
+            intake.weigh(1)
+
+    def learn(self, raw: bytes, block: SendBlock, intake: Intake) -> None:
         """The frame with this block, the last one looked up, was complete and in order."""
         # Only of complete frames: a block whose frame turns out to be broken must leave nothing behind that a later
         # frame is judged by.
-        names = found.block.names
+        names = block.names
         if names is None or len(raw) > self._longest or len(names) > NAMES:
             return
         size = sum(map(len, names))
