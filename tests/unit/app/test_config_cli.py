@@ -3,47 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from broker.app.cli import main
-from broker.config.load import SettingsSource
-from tests.harness.api import Api, running
+from tests.harness.api import Api
+from tests.harness.configured import FILE, api, source, write
 
-FILE = """
-[edge]
-host = "127.0.0.1"
-port = 0
-ws_port = -1
-[admin]
-port = 0
-[journal]
-min_free_bytes = 0
-[engine.queues.orders]
-selector = "n > 1"
-[engine.addresses."orders"]
-max_delivery_attempts = 3
-partitions = 2
-"""
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> SettingsSource:
-    (tmp_path / "broker.toml").write_text(FILE)
-    return SettingsSource(str(tmp_path / "broker.toml"), {}, {"data": str(tmp_path / "data")})
-
-
-@pytest.fixture
-async def api(tmp_path: Path, source: SettingsSource):
-    async with running(tmp_path, source) as api:
-        yield api
-
-
-def write(source: SettingsSource, text: str) -> None:
-    assert source.config_file is not None
-    Path(source.config_file).write_text(text)
+__all__ = ["api", "source"]  # fixtures
 
 
 async def run(api: Api, *line: str) -> Result:

@@ -16,7 +16,7 @@ from broker.core.message import Run
 from broker.wire.versions import Version
 
 from .bench import Bench
-from .test_subscribing import deliver, grants, subscribe
+from .subscriber import deliver, grants, subscribe
 
 
 async def test_selector_and_no_local_go_to_the_owner():

@@ -8,35 +8,13 @@ from dataclasses import replace
 import pytest
 
 from broker.config.settings import EngineSettings
-from broker.core.commands import Grant, Subscribe
+from broker.core.commands import Subscribe
 from broker.core.effects import Deliver
 from broker.core.message import REDELIVERED, Run
 from broker.edge.requests.inbound import BEGUN
 
 from .bench import Bench
-
-
-def subscribe(bench: Bench, headers: str, destination: str = "/queue/a") -> tuple[Subscribe | None, bytes]:
-    """The command, or what the client was told instead."""
-    session, wire = bench.session()
-    bench.port.commands.clear()
-    session.receive(f"SUBSCRIBE\nid:1\ndestination:{destination}\nreceipt:r\n{headers}\n\0".encode())
-    asked = [getattr(command, "model", command) for command in bench.port.commands]
-    commands = [command for command in asked if isinstance(command, Subscribe)]
-    return (commands[0] if commands else None), wire.take()
-
-
-def grants(bench: Bench) -> int:
-    found = [command.nbytes for command in bench.port.commands if isinstance(command, Grant)]
-    bench.port.commands.clear()
-    return sum(found)
-
-
-def deliver(bench: Bench, command: Subscribe, count: int) -> int:
-    run = Run(range(1, count + 1), b"\n", [b"x\0"] * count, 3 * count)
-    cost = run.nbytes + count * command.overhead
-    bench.edge.on_effects([Deliver(command.consumer, run, cost)])
-    return cost
+from .subscriber import deliver, grants, subscribe
 
 
 async def test_a_rate_over_several_parts_counts_them_together_and_ends_with_the_subscription():

@@ -201,6 +201,13 @@ def test_each_kind_of_message_leaves_in_a_record_of_its_own(whole):
     assert queue.forgotten == [[(1, 3)]], "and nobody counts how often they failed"
 
 
+@pytest.mark.parametrize("flags, durable", [(DURABLE, True), (TRANSIENT, False)])
+def test_a_run_that_leaves_alone_leaves_in_the_record_of_its_kind(flags, durable):
+    of, it = leaving(), turn()
+    slot().settle_runs(of, [run(2, flags, first=5)], it)
+    assert [(list(each.spans), each.durable) for each in it.appends] == [([(5, 6)], durable)]
+
+
 def test_nothing_is_written_for_what_the_log_does_not_know():
     it, now = slot(), turn()
     it.settle_runs(leaving(False, False), [run(2, first=1)], now)

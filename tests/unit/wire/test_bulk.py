@@ -57,6 +57,15 @@ def test_other_blocks_and_other_sizes_are_left():
         assert taker.take(intake) == -1 and intake.pos == 0 and not records(intake)
 
 
+def test_what_stands_between_frames_and_is_no_line_feed_is_left_to_the_reader():
+    """A peer that writes something else there has to hear of it."""
+    bodies = [b"%05d\0" % n for n in range(6)]
+    gaps = [b"\n", b"\n", b"X", b"\n", b"\n", b"\n"]
+    taker, intake = same(b"".join(BLOCK + body + gap for body, gap in zip(bodies, gaps, strict=True)))
+    taken_whole(taker, intake)
+    assert records(intake) == bodies[:3] and intake.data[intake.pos :].startswith(b"X" + BLOCK)
+
+
 def test_a_body_that_holds_the_block_is_one_body():
     inner = b"x" + BLOCK + b"y\0"
     bodies = [inner, b"12345678"[: len(inner) - 1].ljust(len(inner) - 1, b"z") + b"\0"] * 20
