@@ -1,7 +1,7 @@
-"""What happens to clients, as it is told to whoever subscribes to it: Artemis' notifications, ActiveMQ Classic's
-advisories.
+"""What happens to clients, as it is told to those that subscribe to it: Artemis' notifications, ActiveMQ
+Classic's advisories.
 
-Rule: values only: an edge makes them, who tells them stands above it, and neither knows the other.
+Rule: values only: an edge makes them, what tells them stands above it, and neither knows the other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pages of long lists: sorted, filtered, and found bit by bit.
 
 Rule: a page costs one look at each entry and memory for one page, in steps of PIECE entries between which the loop has
-others to serve; where the next page begins is said by the last entry of this one, so nothing is kept for whoever turns
+others to serve; where the next page begins is said by the last entry of this one, so nothing is kept for one that turns
 pages, and what comes or goes meanwhile shifts nothing. Must not know what is listed.
 """
 

@@ -1,12 +1,14 @@
 """Comments that give reasons: how many of the lines of the hard rooms are comments.
 
 Rule: a share may only grow. It says nothing of what a comment is worth; without it they go one by one, each for a good
-reason.
+reason. And the head of a file in these rooms says which actor it means: a leader, follower, edge, session, consumer.
 """
 
 from __future__ import annotations
 
+import ast
 import io
+import re
 import tokenize
 from pathlib import Path
 
@@ -44,3 +46,17 @@ def test_a_room_says_why(room):
     share = 100 * sum(comments for comments, _ in counts) / sum(lines for _, lines in counts)
     assert share >= SHARES[room], f"{share:.1f} %: say why it is so, which rule it keeps, what would break otherwise"
     assert share < SHARES[room] + 3, f"{share:.1f} %: it has grown, say so above"
+
+
+NOBODY_IN_PARTICULAR = re.compile(r"\b(?:somebody|someone|whoever|the others)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("room", [*SHARES, "core"])
+def test_the_head_of_a_file_names_its_actors(room):
+    """docs/glossary.md has the words."""
+    found = {}
+    for path in (BROKER / room).rglob("*.py"):
+        head = "" if "_pb2" in path.name else ast.get_docstring(ast.parse(path.read_text())) or ""
+        if words := NOBODY_IN_PARTICULAR.findall(head):
+            found[path.relative_to(BROKER).as_posix()] = words
+    assert not found, "say who: a leader, a follower, an edge, a session, a consumer, a client"

@@ -2,7 +2,7 @@
 
 A bucket holds messages of which the same is known: which selectors they match, whose group they belong to, their
 priority and what was said of their deliveries. So the next message for a consumer is the first of some buckets, and
-nobody looks at the others. What memory has no room for is *far*: of it only (id, position) is kept, 16 bytes, and the
+no other one is looked at. What memory has no room for is *far*: of it only (id, position) is kept, 16 bytes, and the
 journal has the rest.
 
 Rule: ids ascend in a bucket. Must not know consumers, selectors or turns.

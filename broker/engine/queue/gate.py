@@ -2,7 +2,7 @@
 
     entries   runs that wait
     pages     those of them that will go to the page index
-    nbytes    of the others: bytes that will stay in memory
+    nbytes    of all but those: bytes that will stay in memory
     messages, paged_bytes   of all that wait, and of those that go to the index: what the books of limits count, so that
                             nobody need walk over `Slot.pending` for that
 

@@ -1,8 +1,8 @@
 """Queues of their own for the dead letters, and for the expired messages, of each address.
 
 They stand at the dead letter (expiry) address beside others of their kind, so each of them takes only what says that it
-was last at its address: what names no queue, of addresses without such queues, goes past them. Whoever makes one, a
-letter or a consumer that waits for letters, makes the same. An address that has only such queues is to everybody else
+was last at its address: what names no queue, of addresses without such queues, goes past them. A letter that makes one
+and a consumer that waits for letters make the same. An address that has only such queues is to everybody else
 like one that has none.
 
 Rule: names and filters are functions of settings alone. Must not know messages.

@@ -1,8 +1,9 @@
 """Commands that need more than one turn: they publish to topics where thousands of selectors have to be asked.
 
 What their messages match is found in pieces (engine/publishing/prefilter.py), so much a turn for all of them together;
-then they are carried out as any other. Meanwhile whoever sent them waits: his later commands do, for order, and his
-connection is not read (AddressBlocked). Nobody else does, at that topic neither: who waits is served in turns.
+then they are carried out as any other. Meanwhile the session that sent them waits: its later commands do, for order,
+and its connection is not read (AddressBlocked). No other does, at that topic neither: those that wait are served in
+turns.
 
 Rule: what one session sends stays in order, in a cluster also what one edge sends to one slot, whose numbers ascend.
 Must not know how a selector is asked.

@@ -4,7 +4,7 @@ The steps are those of every turn (the same engine, the same dispatch, the same 
 for what waits or is to be written: gates, the journal, its commit. Where the message turns out to leave any of that to
 do, the shard ends the turn as it ends all others.
 
-Rule: whoever can be served so is decided before anything has happened. Must not know what a message means.
+Rule: whether a command can be served so is decided before anything has happened. Must not know what a message means.
 """
 
 # Example. 200 clients send a message each, now and then, to queues of consumers that wait. Gathered in the shard's
