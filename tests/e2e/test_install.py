@@ -3,15 +3,20 @@ under traffic, foreign edits repaired, everything gone at the end. Steps in orde
 
 Needs E2E_KUBECONFIG, and an image of this source that the nodes have or can pull: E2E_IMAGE
 (name:tag); E2E_ETCD_IMAGE if the chart's etcd cannot be pulled; E2E_PIPELINE_IMAGE (of pipeline/Dockerfile) if an
-archive is to be written. `make e2e` runs it."""
+archive is to be written. `make e2e` runs it.
+
+For figures: E2E_NEXT_IMAGE, another tag to upgrade to; E2E_RATE (messages a second), E2E_LANES (producers, each
+waits for its receipts) and E2E_IDLE (connections)."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +25,8 @@ from tests.e2e.traffic import Traffic
 
 RELEASE = "mq"
 BROKER, ACCEPTOR = "mq", "mq-stomp"
-IDLE, TRANSACTIONS = 500, 8
+IDLE, TRANSACTIONS = int(os.environ.get("E2E_IDLE", "500")), 8
+RATE, LANES = int(os.environ.get("E2E_RATE", "200")), int(os.environ.get("E2E_LANES", "4"))
 PIPELINE = os.environ.get("E2E_PIPELINE_IMAGE", "")
 # Once a year: a test starts it.
 ARCHIVE = ("archive.enabled=true", "archive.schedule=0 0 1 1 *", "archive.credentialsSecretName=archivist-stomp",
@@ -73,7 +79,7 @@ def state(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def traffic(cluster: Cluster, installed: str) -> Iterator[Traffic]:
-    found = Traffic(installed, "admin", cluster.secret("admin-stomp", "password"), "/queue/e2e.load")
+    found = Traffic(installed, "admin", cluster.secret("admin-stomp", "password"), "/queue/e2e.load", RATE, LANES)
     found.start(IDLE, TRANSACTIONS)
     yield found
     found.stop()
@@ -118,6 +124,13 @@ def test_helm_test(cluster, installed):
         tests = "app.kubernetes.io/component=test"
         raise AssertionError(f"{error}\n{cluster.kubectl('logs', '-l', tests, '--tail=20', check=False)}") from None
     figures["helm test took s"] = round(time.monotonic() - begin, 1)
+
+
+def test_the_plug_in_shows_what_is_in_it_to_the_charts_user(cluster, installed):
+    """Its login is the Secret of `admin`, who may look only as a member of an administrators' group."""
+    plug_in = Path(sys.executable).with_name("kubectl-stampede")
+    shown = cluster.run(str(plug_in), "-n", cluster.namespace, "top", "--count", "1", timeout=60)
+    assert "connections" in shown
 
 
 def test_the_archive_is_written(cluster, installed):
@@ -215,7 +228,9 @@ def test_the_status_counts_connections(cluster, traffic):
 
 
 def test_an_upgrade_under_traffic(cluster, traffic):
-    """Other values for all that rolls: operator, owners and edges, and a listener more."""
+    """Other values for all that rolls: operator, owners and edges, and a listener more, and E2E_NEXT_IMAGE."""
+    figures["scaling: longest wait s"] = round(traffic.longest_s, 2)
+    traffic.longest_s, before = 0.0, len(traffic.sent)
     begin = time.monotonic()
     values = [
         "operator.resources.limits.memory=200Mi",
@@ -223,6 +238,8 @@ def test_an_upgrade_under_traffic(cluster, traffic):
         "acceptor.spec.resources.requests.memory=64Mi",
         "tls.clients.mode=selfSigned",
     ]
+    if image := os.environ.get("E2E_NEXT_IMAGE"):
+        values.append(f"image.tag={image.rpartition(':')[2]}")
     sets = [part for value in values for part in ("--set", value)]
     cluster.helm("upgrade", RELEASE, str(CHART), "--reuse-values", *sets)
     until(lambda: rolled(cluster, "deployment", f"{ACCEPTOR}-edge"), 300, lambda: state(cluster))
@@ -230,6 +247,9 @@ def test_an_upgrade_under_traffic(cluster, traffic):
     figures["helm upgrade until all owners and edges are new s"] = round(time.monotonic() - begin, 1)
     cluster.wait_for("stompbroker", BROKER, "Ready", 120)
     settled(traffic)
+    figures["upgrade: longest wait s"] = round(traffic.longest_s, 2)
+    figures["upgrade: confirmed a second"] = round((len(traffic.sent) - before) / (time.monotonic() - begin))
+    figures["upgrade: came again unmarked"] = traffic.unmarked
 
 
 def rolled(cluster: Cluster, kind: str, name: str) -> bool:
@@ -272,9 +292,10 @@ def test_nothing_was_lost(traffic):
     figures["confirmed, lost, received twice"] = (
         len(traffic.sent), len(traffic.missing), sum(1 for count in traffic.got.values() if count > 1)
     )  # fmt: skip
-    figures["longest wait for a receipt s"] = round(traffic.longest_s, 2)
+    figures["longest wait for a receipt since then s"] = round(traffic.longest_s, 2)
     figures["producers that had to connect again"] = traffic.reconnects
     assert not traffic.missing
+    assert not traffic.unmarked
 
 
 def test_the_operator_is_small_and_quiet(cluster, installed):

@@ -21,7 +21,9 @@ class Traffic:
     """Producers and consumers on queues of their own, in a thread; and connections that only sit there, some of them in
     the middle of a transaction for a while.
 
-    torn   connections that ended between BEGIN and COMMIT."""
+    torn       connections that ended between BEGIN and COMMIT.
+    longest_s  from the first attempt of a message to its receipt, with the connections that were needed for it.
+    unmarked   came again without `redelivered`, though sent once: their consumer could not know."""
 
     def __init__(self, host: str, login: str, passcode: str, queue: str, rate: int = 200, lanes: int = 4) -> None:
         self.url = f"stomp://{quote(login, safe='')}:{quote(passcode, safe='')}@{host}"
@@ -32,6 +34,8 @@ class Traffic:
         self.got: dict[str, int] = {}
         self.reconnects = 0
         self.longest_s = 0.0
+        self.unmarked = 0
+        self.again: set[str] = set()  # sent more than once: there was no receipt, so there may be two of them
         self.torn = 0
         self.committed = 0
         self._stop = asyncio.Event()
@@ -87,17 +91,21 @@ class Traffic:
     async def _produce(self, lane: int) -> None:
         number = 0
         gap = self.lanes / self.rate
+        begin = 0.0
         while not self._stop.is_set():
             client = await self._connected()
             try:
                 while not self._stop.is_set():
                     name = f"{lane}.{number}"
-                    begin = time.monotonic()
+                    if begin:
+                        self.again.add(name)
+                    begin = begin or time.monotonic()
                     await client.send(f"{self.queue}.{lane}", name, {"persistent": "true"}, receipt=True)
                     self.longest_s = max(self.longest_s, time.monotonic() - begin)
                     self.sent.add(name)
                     number += 1
-                    await asyncio.sleep(max(gap - (time.monotonic() - begin), 0))
+                    took, begin = time.monotonic() - begin, 0.0
+                    await asyncio.sleep(max(gap - took, 0))
             except ClientError:
                 self.reconnects += 1
             finally:
@@ -110,6 +118,8 @@ class Traffic:
                 async with client.subscribe(f"{self.queue}.{lane}", "client-individual") as messages:
                     async for message in messages:
                         name = (await message.read()).decode()
+                        marked = message.headers.get("redelivered") == "true"
+                        self.unmarked += name in self.got and name not in self.again and not marked
                         self.got[name] = self.got.get(name, 0) + 1
                         await message.ack()
             except ClientError:

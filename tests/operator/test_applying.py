@@ -70,13 +70,15 @@ def version(item: Table) -> str:
 
 
 class Server:
-    """The API server as far as one field manager sees it."""
+    """The API server as far as one field manager sees it. atomic: a Service's selector is one value, as it is to a
+    current Kubernetes; else each key has its owner."""
 
     def __init__(self) -> None:
         self.live: dict[str, dict[Id, Table]] = {}
         self.writes: list[str] = []
         self._said: dict[Id, Table] = {}
         self._versions = map(str, count(1))
+        self.atomic = True
 
     def know(self, bodies: list[Table]) -> None:
         for body in bodies:
@@ -92,6 +94,8 @@ class Server:
             raise KubeError(409, "it was changed meanwhile")
         self.writes.append(id.kind)
         item = over(without(self.live[id.kind].get(id, {}), self._said.get(id, {}), body), deepcopy(body))
+        if id.kind == "Service" and self.atomic:
+            item["spec"]["selector"] = deepcopy(body["spec"]["selector"])
         if id.kind == "Deployment":
             item["spec"].setdefault("replicas", 1)
         item["metadata"]["resourceVersion"] = next(self._versions)
@@ -263,10 +267,13 @@ ADDED = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("atomic", [True, False])
 @pytest.mark.parametrize("same_operator", [True, False])
 @pytest.mark.parametrize("what", ADDED)
-async def test_what_somebody_added_where_every_entry_counts_is_taken_out_and_told(server, what, same_operator):
-    """A key beside those of a Service's selector cuts everybody off; server-side apply would leave it for ever."""
+async def test_what_somebody_added_where_every_entry_counts_is_taken_out_and_told(server, what, same_operator, atomic):
+    """A key beside those of a Service's selector cuts everybody off; server-side apply would leave it for ever, or take
+    it out and say nothing."""
+    server.atomic = atomic
     kind, name, add = ADDED[what]
     applier = Applier(server)
     await ensure(server, applier, "u")

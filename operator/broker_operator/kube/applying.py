@@ -106,6 +106,9 @@ class Applier:
             usual = last.usual
             foreign = {path: value for path, value in different.items() if path not in usual or usual[path] != value}
             drift = Drift(id, _described(foreign)) if foreign else None
+        if item is not None and drift is None and added and not late and _hash(item) == _hash(body):
+            # Said now: from a map that is one value to the server (a Service's selector) our apply takes it itself.
+            drift = Drift(id, _described(added, "was added:"))
         made = await self._kube.apply(_counted(body, item))
         # What is still there now, others have said beside us: what we said ourselves and say no more has just gone.
         patch, added = surplus(id.kind, body, made)
@@ -134,6 +137,12 @@ def _stamped(body: Table) -> Table:
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
     meta = body["metadata"]
     return {**body, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), APPLIED: digest}}}
+
+
+def _hash(item: Table) -> str:
+    """What it was wanted to be when we last applied it: what is more in it now is not from an earlier wish of ours."""
+    found: str = item["metadata"].get("annotations", {}).get(APPLIED, "")
+    return found
 
 
 def _counted(body: Table, item: Table | None) -> Table:
