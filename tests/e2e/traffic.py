@@ -43,6 +43,7 @@ class Traffic:
         self._loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._idle_wanted = 0
+        self._producing = 0  # they end with what they wait for: it is confirmed after the stop, and has to come as well
 
     def start(self, idle: int = 0, transactions: int = 0) -> None:
         self._idle_wanted, self._transactions_wanted = idle, transactions
@@ -54,7 +55,7 @@ class Traffic:
             return
         self._loop.call_soon_threadsafe(self._stop.set)
         end = time.monotonic() + drain_s
-        while self.missing and time.monotonic() < end:
+        while (self._producing or self.missing) and time.monotonic() < end:
             time.sleep(0.2)
         self._loop.call_soon_threadsafe(self._main.cancel)
         self._thread.join(30)
@@ -92,6 +93,7 @@ class Traffic:
         number = 0
         gap = self.lanes / self.rate
         begin = 0.0
+        self._producing += 1
         while not self._stop.is_set():
             client = await self._connected()
             try:
@@ -110,6 +112,7 @@ class Traffic:
                 self.reconnects += 1
             finally:
                 await client.kill()
+        self._producing -= 1
 
     async def _consume(self, lane: int) -> None:
         while True:
@@ -142,6 +145,7 @@ class Traffic:
     async def _transact(self, number: int) -> None:
         """Transactions that stay open for two seconds."""
         round = 0
+        self._producing += 1
         while not self._stop.is_set():
             client = await self._connected()
             inside = False
@@ -162,3 +166,4 @@ class Traffic:
                 self.torn += inside
             finally:
                 await client.kill()
+        self._producing -= 1
