@@ -196,7 +196,7 @@ def main() -> None:
     settings = {
         "engine.max_queues": 1_000_000, "edge.max_connections": 100_000, "edge.max_connections_per_ip": 100_000,
     }  # fmt: skip
-    with awake(), tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "broker", settings) as broker:
+    with awake(first), tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "broker", settings) as broker:
         told = {"look": look, "top": top}[options.scenario](broker, options, Path(folder))
         print(json.dumps({**told, "broker_first": first}))
 

@@ -134,7 +134,7 @@ class OwnerProcess(ClusterProcess):
         folder = os.path.join(settings.data, "journal")
         opening = Opening()
         early = self._early = EarlyServer(
-            settings.admin, lambda: self._readiness() if self._ready else (False, opening.state())
+            settings.admin, lambda: self._readiness() if self._ready else (False, self._starting(opening))
         )
         try:
             await early.start()
@@ -503,6 +503,12 @@ class OwnerProcess(ClusterProcess):
         return None if check is None else check.told()
 
     # ── told to people ─────────────────────────────────────────────────────────────────────────────
+
+    def _starting(self, opening: Opening) -> dict[str, str]:
+        state = opening.state()
+        if self._begun >= Begun.LISTENING and (why := self.barred()):
+            state["cluster"] = f"not registered: {why}"
+        return state
 
     def _readiness(self) -> tuple[bool, dict[str, str]]:
         if self.shard.stopped:

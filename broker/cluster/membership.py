@@ -193,14 +193,18 @@ class Membership:
 
     async def _look(self) -> None:
         """Takes our key away ourselves where we must not be a member: what happens then is what happens to the dead."""
+        told = ""
         while True:
             await asyncio.sleep(BARRED_S)
-            if self.lease and (why := self._barred()):
+            why = self._barred() if self.lease else ""
+            if why and why != told:
                 log.error("%s gives its registration back: %s", self.me.id, why)
+            told = why
+            if why:
                 try:
                     await self._metadata.revoke(self.lease)
                 except (MetadataUnavailable, MetadataRefused) as error:
-                    log.warning("%s could not give its registration back: %s", self.me.id, error)
+                    log.debug("%s could not give its registration back: %s", self.me.id, error)
 
     async def _let_in(self) -> None:
         """Waits as long as we may not be a member."""

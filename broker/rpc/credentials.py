@@ -11,6 +11,7 @@ import logging
 import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import grpc
@@ -59,6 +60,8 @@ class Credentials:
         self.revoked = self._revoked(settings.crl_file)
         if not self and (self.roles or self.revoked is not None):
             raise ConfigError(f"cluster.role_domain and cluster.crl_file need TLS: set {', '.join(FILES)} too.")
+        self._given: _Files | None = None
+        """What a listening port shows."""
         self._files: Followed[_Files] | None = None
         if self:
             try:
@@ -96,8 +99,10 @@ class Credentials:
         return self.revoked is not None and issued(pem) in self.revoked.value
 
     def own_is_revoked(self) -> bool:
-        """Is the certificate that we show."""
-        return self.revoked is not None and self.lists(self._newest().cert)
+        """Is the certificate that we show. One that nobody can read is on no list."""
+        with suppress(ValueError):
+            return self.revoked is not None and self.lists(self._newest().cert)
+        return False
 
     async def follow_list(self, changed: Callable[[], None]) -> None:
         """Looks at the list again and again, as long as there is one; changed: it is another one."""
@@ -119,14 +124,17 @@ class Credentials:
 
     def server(self) -> grpc.ServerCredentials:
         """For a listening port; every handshake looks for newer files. Clients must show a certificate."""
-        return grpc.dynamic_ssl_server_credentials(_configuration(self._newest()), self._renewed, True)
+        self._given = given = self._newest()
+        return grpc.dynamic_ssl_server_credentials(_configuration(given), self._renewed, True)
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Called by gRPC in a thread of its own, once per handshake; None: nothing new."""
-        assert self._files is not None
-        before = self._files.value
+        # Against what the port was given, not what was seen last: others look at the files meanwhile.
         now = self._newest()
-        return None if before is now else _configuration(now)
+        if now is self._given:
+            return None
+        self._given = now
+        return _configuration(now)
 
     def _newest(self) -> _Files:
         assert self._files is not None, "asked only where files are set"

@@ -83,7 +83,14 @@ def _place(said: str) -> Version:
 
 def main(folder: str, lists: Sequence[str]) -> int:
     """0: none is known."""
-    known = list(entries(Path(folder)))
+    try:
+        return _told(list(entries(Path(folder))), folder, lists)
+    except ValueError as error:
+        print(f"{folder}: {error}", file=sys.stderr)
+        return 2
+
+
+def _told(known: Sequence[Entry], folder: str, lists: Sequence[str]) -> int:
     if not known:
         print(f"{folder} has no advisories (OSV, *.yaml or *.json)", file=sys.stderr)
         return 2

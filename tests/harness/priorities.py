@@ -59,12 +59,14 @@ while True:
 
 
 @contextmanager
-def awake() -> Iterator[None]:
+def awake(first: bool) -> Iterator[None]:
     """No core rests: one that does is halted on a virtual machine, and waking it up takes up to some milliseconds,
-    which is more than what a broker takes. What keeps it from that gives way to everything."""
+    which is more than what a broker takes. What keeps it from that gives way to everything.
+
+    first: as go_first() said."""
     spinning = [
-        # In sessions of their own, or they would count as much as this one.
-        subprocess.Popen([sys.executable, "-c", _SPINNING], start_new_session=True)
+        # In a session that goes first they would count as much as it does; elsewhere one of their own would.
+        subprocess.Popen([sys.executable, "-c", _SPINNING], start_new_session=first)
         for _ in range(os.cpu_count() or 1)
     ]
     try:

@@ -30,7 +30,7 @@ from broker.seams.passcodes import verify
 from ..transport.channel import Channel
 from ..transport.shares import network
 from ..transport.tcp import peer_host
-from .login_queue import Check, LoginQueue, Pair, Penalties
+from .login_queue import MAX_PENALTY_S, Check, LoginQueue, Pair, Penalties
 from .users import MAX_NAME, User, load_users
 
 log = logging.getLogger("stampede.edge")
@@ -150,6 +150,7 @@ class TableAuthenticator:
         self._turns = LoginQueue(threads, MAX_WAITING, penalties.blocked, penalties.suspect, penalties.may_try)
         self._try_pace = self._try_took = TRY_S / 2
         """Of the tries before their turn: seconds that each one in front costs, and that its own check takes."""
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="login")
 
     @property
@@ -263,7 +264,10 @@ class TableAuthenticator:
             return None
         user = self._users.get(login)
         if user is None:
-            await self._sleep((self._turns.ahead(pair[0]) + 1) * self._try_pace + self._try_took)
+            # No turn comes sooner than the threads check, whatever the last one had to wait: it may have met one's end.
+            pace = max(self._try_pace, self._try_took / self._threads)
+            foretold = (self._turns.ahead(pair[0]) + 1) * pace + self._try_took
+            await self._sleep(min(foretold, MAX_PENALTY_S))
             self._penalties.tried(pair)
             return None
         # Who hangs up meanwhile has tried all the same.
@@ -293,8 +297,8 @@ class TableAuthenticator:
             return None
         finally:
             self._turns.over(check)
+        self._try_took = self._clock.monotonic() - granted
         if right not in hashes:
-            self._try_took = self._clock.monotonic() - granted
             self._penalties.tried(pair)
         elif self._users is users:
             if shared is not None:

@@ -167,9 +167,9 @@ class LoginQueue:
         return len(self._tried_from) < self._places.most
 
     def ahead(self, address: str) -> int:
-        """So many have their turn in the lane of tries before one that comes from there now: each address' next one,
-        as often as it has some itself."""
-        return len(self._tries) * max(len(self._tries.get(address, ())), 1)
+        """So many at most have their turn in the lane of tries before one that comes from there now: each address' next
+        one, as often as it has some itself."""
+        return min(len(self._tries) * max(len(self._tries.get(address, ())), 1), len(self._tried_from))
 
     def try_first(self, check: Check, address: str) -> None:
         """It waits in the lane of those that are tried before their turn. It is refused there when somebody turns out
