@@ -77,6 +77,9 @@ class Server:
     async def stop(self) -> None:
         self._host.world.network.unlisten(self._host.address)
 
+    def revoked(self) -> str:
+        return ""
+
 
 class Admin:
     """admin.server.AdminServer: nobody looks."""
