@@ -115,3 +115,19 @@ def test_immutable_fields_of_a_live_stateful_set_stay():
     assert wanted["spec"]["podManagementPolicy"] == "OrderedReady"
     claim = wanted["spec"]["volumeClaimTemplates"][0]
     assert claim["spec"]["resources"]["requests"]["storage"] == "10Gi" and "status" not in claim
+
+
+def test_a_new_template_comes_with_a_partition_above_all_pods():
+    """Where it may go is said when it is there (rolling.py): Kubernetes would begin at once."""
+
+    def partition(live: dict | None, rolled: int | None, **spec: Any) -> int:
+        broker = resource(BROKER, **spec)
+        made_of = owners.objects(broker, broker.spec(BrokerSpec), "stampede:1", 3, live, Versions(), rolled)
+        return made("StatefulSet", made_of)["spec"]["updateStrategy"]["rollingUpdate"]["partition"]
+
+    live = made("StatefulSet", broker_objects())
+    assert partition(None, None) == partition(live, None) == 3
+    assert partition(live, 1) == 1
+    assert partition(live, 1, settings={"journal": {"sync": False}}) == 3, "another one in the middle of a roll"
+    del live["metadata"]["annotations"]
+    assert partition(live, 1) == 3, "of an operator before this"

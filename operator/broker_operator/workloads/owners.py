@@ -5,6 +5,8 @@ Rule: pure. An owner that keeps anything is never taken away; names and selector
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
@@ -109,10 +111,16 @@ def quantity(text: str) -> Decimal:
 
 
 def objects(
-    broker: Resource, spec: BrokerSpec, image: str, replicas: int, live: Table | None, api: Versions
+    broker: Resource,
+    spec: BrokerSpec,
+    image: str,
+    replicas: int,
+    live: Table | None,
+    api: Versions,
+    rolled: int | None = None,
 ) -> list[Table]:
-    """live: the StatefulSet as it is, None = not there yet. Raises ConfigError for settings that owners would
-    refuse."""
+    """live: the StatefulSet as it is, None = not there yet. rolled: the partition down to which its template may have
+    come (rolling.py), None = nobody is replaced. Raises ConfigError for settings that owners would refuse."""
     name, namespace = broker.id.name, broker.id.namespace
     selector, labels = names.selector(name, "owner"), names.labels(name, "owner")
     workload = names.owner_name(name)
@@ -136,7 +144,7 @@ def objects(
         _headless(metadata(workload), selector),
         admin_service(metadata(names.admin_service(workload)), selector),
         disruption_budget(api.policy, metadata(workload), selector, spec.owners.max_unavailable),
-        _stateful_set(metadata(workload), broker, spec, image, replicas, config_hash, live),
+        _stateful_set(metadata(workload), broker, spec, image, replicas, config_hash, live, rolled),
     ]
     return [*made, _network_policy(metadata(workload), name, spec, reads_port(spec))] if spec.network_policy else made
 
@@ -190,7 +198,14 @@ def _container(broker: Resource, spec: BrokerSpec, image: str, mounts: list[Tabl
 
 
 def _stateful_set(
-    metadata: Table, broker: Resource, spec: BrokerSpec, image: str, replicas: int, config_hash: str, live: Table | None
+    metadata: Table,
+    broker: Resource,
+    spec: BrokerSpec,
+    image: str,
+    replicas: int,
+    config_hash: str,
+    live: Table | None,
+    rolled: int | None,
 ) -> Table:
     name, owners = broker.id.name, spec.owners
     found, mounts = volumes(name, spec, names.owner_name(name), "owners")
@@ -203,13 +218,19 @@ def _stateful_set(
         "volumes": [*found, *zone_volume(spec)],
         **({"imagePullSecrets": spec.image_pull_secrets} if spec.image_pull_secrets else {}),
     }
+    template = pod_template(names.labels(name, "owner"), config_hash, pod, owners.template)
+    mark = template_mark(template)
+    # A template that is new here comes with a partition above all pods: how far it goes is said when it is seen.
+    if rolled is None or live is None or live["metadata"].get("annotations", {}).get(names.TEMPLATE_HASH) != mark:
+        rolled = replicas
+    metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), names.TEMPLATE_HASH: mark}}
     set_spec: Table = {
         "replicas": replicas,
         "serviceName": names.owner_name(name),
         "podManagementPolicy": "Parallel",
-        "updateStrategy": {"type": "RollingUpdate"},
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": rolled}},
         "selector": {"matchLabels": names.selector(name, "owner")},
-        "template": pod_template(names.labels(name, "owner"), config_hash, pod, owners.template),
+        "template": template,
         "volumeClaimTemplates": [claim_spec(spec)],
     }
     if live is not None:
@@ -218,6 +239,11 @@ def _stateful_set(
             if field in live["spec"]:
                 set_spec[field] = _without_status(live["spec"][field])
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": set_spec}
+
+
+def template_mark(template: Table) -> str:
+    """Tells one template of pods from another."""
+    return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def claim_spec(spec: BrokerSpec) -> Table:

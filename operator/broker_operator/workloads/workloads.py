@@ -20,7 +20,7 @@ from ..kube.applying import Applier, Taken
 from ..kube.events import NORMAL, Events, Told
 from ..kube.kube import Kube, KubeError
 from ..spec import bridges, names
-from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339
+from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339, seconds_of
 from ..spec.model import AcceptorSpec, BrokerSpec, Resource, Table
 from ..spec.names import Id
 from ..world import counts, entries, templates
@@ -28,14 +28,16 @@ from ..world.cluster import Cluster
 from ..world.counts import Counts
 from ..world.resource_cache import ResourceCache
 from ..world.statuses import Statuses
-from . import edges, owners, waiting
+from . import edges, owners, rolling, waiting
 from .disks import Disks, outgrown
 from .owners import Scaling, Versions
 from .rebalancing import Rebalancing
+from .rolling import Roll
 
 log = logging.getLogger("stampede.operator")
 
 EXPIRES_SOON_S = 7 * 86400
+ROLLING = "RollingOut"
 _SHARED_TLS = "spec.tls.secretName"
 PARTS_EXPIRE_SOON_S = 30 * 86400
 """Of the certificates between owners, edges and etcd: when they end, nobody in the cluster speaks with anybody."""
@@ -129,12 +131,15 @@ class Workloads:
         if live is None and self._world.unsure(resource):
             await self._say_broker(resource, spec, cluster, Scaling(0), accepted, image)
             return REFUSED_AGAIN_S
-        placed = None
+        placed, rolled = None, None
         try:
             if cluster is not None:
                 await _cordon(cluster, step)
                 await _keep_entries(resource, cluster)
-            made = owners.objects(resource, spec, image, step.replicas, live, self._api)
+            if live is not None and rolling.under_way(live):
+                rolled = await self._rolled(resource, spec, cluster, live)
+            partition = rolled.partition if rolled is not None else None
+            made = owners.objects(resource, spec, image, step.replicas, live, self._api, partition)
             await self._make(resource, made)
             keeping = holding if cluster is not None and cluster.whole else None
             placed = await self._disks.settle(resource, spec, live, step, keeping)
@@ -143,13 +148,26 @@ class Workloads:
         except (Taken, ConfigError, KubeError) as error:
             accepted = _refusal(error)
         rebalance, planned, again = await self._rebalancing.settle(resource, spec, cluster)
-        more = tuple(one for one in (rebalance, placed) if one is not None)
+        more = (_rolling(rolled), *(one for one in (rebalance, placed) if one is not None))
         waits = await self._say_broker(resource, spec, cluster, step, accepted, image, more, planned)
         if accepted.reason == "ServerFailed":
             raise Unmade(accepted.message)
         if accepted.reason == "Refused":
             return REFUSED_AGAIN_S
+        if rolled is not None:
+            return rolling.LOOK_AGAIN_S
         return 5.0 if step.reason == "Unreachable" else min(again or LOOK_AGAIN_S, waits or LOOK_AGAIN_S)
+
+    async def _rolled(self, resource: Resource, spec: BrokerSpec, cluster: Cluster | None, live: Table) -> Roll:
+        """How far the new template may come now. Raises KubeError."""
+        selector = _selector(names.selector(resource.id.name, "owner"))
+        pods = (await self._kube.read_list("v1", "Pod", resource.id.namespace, selector))["items"]
+        reachable, settled = _seen(cluster, self._world.unusable.get(resource.id, "not connected yet"))
+        if cluster is not None and cluster.known:
+            settled = _replicated(cluster.slots(Policy(spec.replication.factor, spec.replication.min_in_sync)))
+        unsettled = "" if settled.status or settled.reason == "NoSlots" else settled.message or reachable.message
+        now = self._now()
+        return rolling.step(resource.id.name, live, pods, unsettled, _since(resource, ROLLING, now), now)
 
     async def acceptor(self, resource: Resource) -> float | None:
         now = self._now()
@@ -465,6 +483,21 @@ def _replicated(slots: Mapping[str, int]) -> Condition:
         if slots[word]:
             return Condition("FullyReplicated", False, reason, f"{slots[word]} of {slots['total']} slots")
     return Condition("FullyReplicated", True, "InSync")
+
+
+def _rolling(rolled: Roll | None) -> Condition:
+    if rolled is None:
+        return Condition(ROLLING, False, "Idle")
+    if rolled.waits:
+        return Condition(ROLLING, True, "Waiting", rolled.waits)
+    return Condition(ROLLING, True, "Replacing", f"owners from ordinal {rolled.partition} on get the new template")
+
+
+def _since(resource: Resource, type: str, now: float) -> float:
+    """Since when the condition is True; now: it is not."""
+    stands = (one for one in resource.status.get("conditions", []) if one["type"] == type and one["status"] == "True")
+    found = next(stands, None)
+    return (seconds_of(found["lastTransitionTime"]) or now) if found is not None else now
 
 
 def _progress(step: Scaling) -> str:

@@ -1,0 +1,109 @@
+"""Which owner gets a new template next: one at a time, and none while a slot waits for another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from broker_operator.spec.conditions import rfc3339
+from broker_operator.workloads.rolling import PATIENCE_S, STARTS_S, Roll, parked, partition, step, under_way
+
+NOW = 1_800_000_000.0
+
+
+def stateful_set(at: int = 3, new: str = "r2", replicas: int = 3, generation: int = 5) -> dict[str, Any]:
+    return {
+        "metadata": {"generation": generation},
+        "spec": {"replicas": replicas, "updateStrategy": {"rollingUpdate": {"partition": at}}},
+        "status": {"observedGeneration": 5, "currentRevision": "r1", "updateRevision": new},
+    }
+
+
+def pod(ordinal: int, revision: str = "r1", ready: bool = True, runs: bool = True, ago: float = 5.0) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": f"b-owner-{ordinal}", "labels": {"controller-revision-hash": revision},
+            "creationTimestamp": rfc3339(NOW - ago),
+        },
+        "status": {
+            "conditions": [
+                {"type": "Ready", "status": str(ready), "lastTransitionTime": rfc3339(NOW - ago)},
+            ],
+            "containerStatuses": [{"state": {"running": {}} if runs else {"waiting": {"reason": "ImagePullBackOff"}}}],
+        },
+    }  # fmt: skip
+
+
+def next_of(*pods: dict[str, Any], at: int = 3, unsettled: str = "", began: float = NOW - 10, **more: Any) -> Roll:
+    return step("b", stateful_set(at, **more), pods, unsettled, began, NOW)
+
+
+def test_at_rest_no_pod_is_touched():
+    assert parked(3) == Roll(3)
+    live = stateful_set()
+    assert under_way(live) and partition(live) == 3
+    live["status"]["currentRevision"] = "r2"
+    assert not under_way(live) and not under_way({"spec": {}, "metadata": {}})
+    assert partition({"spec": {"updateStrategy": {"type": "RollingUpdate"}}}) == 0, "that of an operator before this"
+
+
+def test_the_highest_goes_first_and_the_next_when_it_is_back_and_slots_are_in_sync():
+    assert next_of(pod(0), pod(1), pod(2)) == Roll(2)
+    away = next_of(pod(0), pod(1), at=2)
+    assert away == Roll(2) and next_of(pod(0), pod(1), pod(2, "r2", ready=False), at=2).partition == 2
+    assert "b-owner-2 is not ready" in next_of(pod(0), pod(1), pod(2, "r2", ready=False), at=2).waits
+    back = (pod(0), pod(1), pod(2, "r2"))
+    assert next_of(*back, at=2, unsettled="3 of 256 slots") == Roll(2, "3 of 256 slots")
+    assert next_of(*back, at=2) == Roll(1)
+    assert next_of(pod(0), pod(1, "r2"), pod(2, "r2"), at=1) == Roll(0)
+    assert next_of(*(pod(n, "r2") for n in range(3)), at=0) == Roll(0)
+
+
+def test_nobody_goes_while_another_is_away():
+    """Kubernetes 1.37 took owner-0 that waited for owner-1, which was just being replaced: no slot was left."""
+    waits = Roll(3, "b-owner-0 is not ready")
+    assert next_of(pod(0, ready=False), pod(1), pod(2)) == waits
+    assert next_of(pod(1), pod(2)) == waits, "its node is drained: it is being made"
+    assert next_of(pod(0, ready=False, runs=False), pod(1), pod(2)) == waits, "it starts"
+    ending = pod(0)
+    ending["metadata"]["deletionTimestamp"] = rfc3339(NOW)
+    assert next_of(ending, pod(1), pod(2)) == waits
+
+
+def test_the_next_one_may_be_the_one_that_is_away():
+    assert next_of(pod(0), pod(1), pod(2, ready=False)) == Roll(3, "b-owner-2 is not ready")
+    assert next_of(pod(0), pod(1)) == Roll(2), "it is not there: what is made of it is of the new template"
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_broken_one_goes_at_once_and_is_not_waited_for(runs: bool):
+    """A bad template, and the better one that mends it."""
+    ago = PATIENCE_S if runs else STARTS_S
+    bad = pod(2, "bad", ready=False, runs=runs, ago=ago)
+    assert next_of(pod(0), pod(1), bad, unsettled="256 of 256 slots") == Roll(2)
+    low = pod(0, ready=False, runs=runs, ago=ago)
+    assert next_of(low, pod(1), pod(2), unsettled="256 of 256 slots") == Roll(2)
+    assert next_of(low, pod(1), pod(2, "r2", ready=False), at=2) == Roll(2, "b-owner-2 is not ready")
+    assert next_of(*(pod(n, ready=False, runs=runs, ago=ago) for n in range(3)), unsettled="x") == Roll(0)
+    assert next_of(*(pod(n, ready=False, runs=runs, ago=ago - 1) for n in range(3))).partition == 3
+
+
+def test_nobody_waits_for_ever():
+    """Perhaps the new template is what brings slots into sync."""
+    back = (pod(0, ago=9e5), pod(1, ago=9e5), pod(2, "r2", ago=PATIENCE_S - 1))
+    long_ago = NOW - 2 * PATIENCE_S
+    assert next_of(*back, at=2, unsettled="3 of 256 slots", began=long_ago).waits
+    back[2]["status"]["conditions"][0]["lastTransitionTime"] = rfc3339(NOW - PATIENCE_S)
+    assert next_of(*back, at=2, unsettled="3 of 256 slots", began=long_ago) == Roll(1)
+    assert next_of(pod(0), pod(1), pod(2), unsettled="x", began=NOW - PATIENCE_S) == Roll(2)
+    assert next_of(pod(0, ready=False), pod(1), pod(2), began=NOW - PATIENCE_S) == Roll(2)
+
+
+def test_a_template_that_kubernetes_has_not_seen_waits_where_the_last_one_was():
+    assert next_of(pod(0), pod(1), pod(2, "r2"), at=2, generation=6).partition == 2
+
+
+def test_more_owners_than_there_were():
+    assert next_of(*(pod(n) for n in range(5)), at=5, replicas=5) == Roll(4)
+    assert next_of(pod(0), at=1, replicas=1) == Roll(0)
+    assert next_of(at=0, replicas=0) == Roll(0)
