@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from broker_operator.spec.conditions import rfc3339
-from broker_operator.workloads.rolling import PATIENCE_S, STARTS_S, Roll, parked, partition, step, under_way
+from broker_operator.workloads.rolling import PATIENCE_S, STARTS_S, Roll, partition, step, under_way
 
 NOW = 1_800_000_000.0
 
@@ -39,7 +39,6 @@ def next_of(*pods: dict[str, Any], at: int = 3, unsettled: str = "", began: floa
 
 
 def test_at_rest_no_pod_is_touched():
-    assert parked(3) == Roll(3)
     live = stateful_set()
     assert under_way(live) and partition(live) == 3
     live["status"]["currentRevision"] = "r2"
@@ -49,9 +48,9 @@ def test_at_rest_no_pod_is_touched():
 
 def test_the_highest_goes_first_and_the_next_when_it_is_back_and_slots_are_in_sync():
     assert next_of(pod(0), pod(1), pod(2)) == Roll(2)
-    away = next_of(pod(0), pod(1), at=2)
-    assert away == Roll(2) and next_of(pod(0), pod(1), pod(2, "r2", ready=False), at=2).partition == 2
-    assert "b-owner-2 is not ready" in next_of(pod(0), pod(1), pod(2, "r2", ready=False), at=2).waits
+    away = Roll(2, "b-owner-2 is not ready")
+    assert next_of(pod(0), pod(1), at=2) == away
+    assert next_of(pod(0), pod(1), pod(2, "r2", ready=False), at=2) == away
     back = (pod(0), pod(1), pod(2, "r2"))
     assert next_of(*back, at=2, unsettled="3 of 256 slots") == Roll(2, "3 of 256 slots")
     assert next_of(*back, at=2) == Roll(1)
@@ -73,6 +72,28 @@ def test_nobody_goes_while_another_is_away():
 def test_the_next_one_may_be_the_one_that_is_away():
     assert next_of(pod(0), pod(1), pod(2, ready=False)) == Roll(3, "b-owner-2 is not ready")
     assert next_of(pod(0), pod(1)) == Roll(2), "it is not there: what is made of it is of the new template"
+
+
+def test_one_that_is_not_there_comes_as_it_was_while_another_is_away():
+    """An unproven template for the top one, while a lower one is away: should it fail, two are."""
+    waits = Roll(3, "b-owner-0 is not ready")
+    assert next_of(pod(0, ready=False), pod(1)) == waits
+    assert next_of(pod(1)) == waits, "neither is there"
+    assert next_of(pod(0, ready=False), pod(1), began=NOW - PATIENCE_S) == Roll(2), "nobody waits for ever"
+    low = pod(0, ready=False, runs=False, ago=STARTS_S)
+    assert next_of(low, pod(1)) == Roll(2), "that one is broken, and may wait for the template"
+
+
+def test_one_that_went_for_the_new_template_comes_back_with_it():
+    """Those above it are not ready meanwhile: a copy of their slots is away. The old template again would be a second
+    restart."""
+    assert next_of(pod(0, ready=False), pod(1), at=2) == Roll(2, "b-owner-2 is not ready")
+    above = pod(2, "r2", ready=False)
+    ending = pod(1)
+    ending["metadata"]["deletionTimestamp"] = rfc3339(NOW)
+    assert next_of(pod(0), ending, above, at=1) == Roll(1, "b-owner-1 is not ready")
+    assert next_of(pod(0), above, at=1) == Roll(1, "b-owner-1 is not ready")
+    assert next_of(pod(0), pod(1), above, at=1) == Roll(2, "b-owner-2 is not ready"), "it has not gone yet"
 
 
 @pytest.mark.parametrize("runs", [True, False])

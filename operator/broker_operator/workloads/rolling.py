@@ -7,7 +7,8 @@ went down within two seconds, and every slot with them. So the partition of the 
 touched, stands above all pods at rest and is let down here, a pod at a time.
 
 Rule: pure. An owner that serves goes only when all others are ready and all slots in sync; one that is broken goes at
-once. Nobody waits for ever: what has not come after PATIENCE_S is not waited for.
+once; one that is not there is made from the new template when all others are ready, else from the old one. Nobody waits
+for ever: what has not come after PATIENCE_S is not waited for.
 """
 
 # Example. Owners 0, 1, 2 at rest: partition 3. The image changes:
@@ -44,11 +45,6 @@ class Roll(NamedTuple):
     waits: str = ""
 
 
-def parked(replicas: int) -> Roll:
-    """Nobody is replaced, whatever the template says."""
-    return Roll(replicas)
-
-
 def under_way(live: Table) -> bool:
     """Pods of two templates are meant to be there, as far as Kubernetes has seen."""
     status = live.get("status", {})
@@ -57,8 +53,8 @@ def under_way(live: Table) -> bool:
 
 
 def step(broker: str, live: Table, pods: Sequence[Table], unsettled: str, began: float, now: float) -> Roll:
-    """The next one of a roll that is under way. unsettled: why slots are not in sync; "" = they are. began: when the
-    roll did, seconds since the epoch, as `now`."""
+    """The next one of a roll that is under way, whoever began it (`kubectl rollout restart`, too). unsettled: why slots
+    are not in sync; "" = they are. began: when the roll did, seconds since the epoch, as `now`."""
     replicas = int(live["spec"].get("replicas", 1))
     at = partition(live)
     if live["metadata"].get("generation") != live["status"].get("observedGeneration"):
@@ -72,14 +68,18 @@ def step(broker: str, live: Table, pods: Sequence[Table], unsettled: str, began:
     if len(broken) == len(old):
         return Roll(0)  # nobody is served by them
     following = old[-1]
+    away = following not in there
+    if at <= following and (away or _ending(there[following])):
+        # It went for the new template. With the partition above it again it would come back as it was.
+        return Roll(following, f"{names.owner_pod(broker, following)} is not ready")
     if waits := _unready(broker, there, range(following + 1, replicas)):
         return Roll(following + 1, waits)
-    if following in broken or following not in there:
+    if following in broken:
         return Roll(following)
     last = max([began, *(_since(there[n], "True") for n in range(following + 1, replicas))])
-    waits = _unready(broker, there, [n for n in old if n not in broken])
-    # Where one is broken slots cannot be in sync, and perhaps it waits for the new template.
-    waits = waits or ("" if broken else unsettled)
+    waits = _unready(broker, there, [n for n in old if n not in broken and not (away and n == following)])
+    # Where one is away or broken slots cannot be in sync, and perhaps it waits for the new template.
+    waits = waits or ("" if away or broken else unsettled)
     if waits and now - last < PATIENCE_S:
         return Roll(following + 1, waits)
     return Roll(following)
@@ -109,7 +109,11 @@ def _condition(pod: Table) -> Table:
 
 
 def _ready(pod: Table) -> bool:
-    return _condition(pod).get("status") == "True" and not pod["metadata"].get("deletionTimestamp")
+    return _condition(pod).get("status") == "True" and not _ending(pod)
+
+
+def _ending(pod: Table) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _since(pod: Table, status: str) -> float:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import shutil
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,7 +22,8 @@ from broker_operator.spec import names
 from broker_operator.spec.conditions import rfc3339
 from broker_operator.spec.names import API_VERSION, BROKER
 
-from .world import NAMESPACE, World, operating
+from .conftest import KUBECONFIG
+from .world import NAMESPACE, World, events_of, operating
 
 pytestmark = pytest.mark.timeout(300)
 STARTS_S = 0.4
@@ -129,20 +133,50 @@ async def playing(world: World) -> AsyncIterator[Played]:
         task.cancel()
 
 
-async def test_another_image_takes_one_owner_at_a_time(world):
+@contextlib.asynccontextmanager
+async def three_owners(world: World) -> AsyncIterator[Played]:
+    """A broker at rest with an operator."""
     await world.make(BROKER, world.broker)
     ids = [f"{world.broker}-owner-{n}" for n in range(3)]
     await world.pods.start(*ids)
     await world.pods.slots(ids)
     async with operating(world), playing(world) as owners:
-        await world.becomes(BROKER, world.broker, "OwnersReady", "Ready")
-        await world.becomes(BROKER, world.broker, "RollingOut", "Idle")
+        await at_rest(world)
         owners.fewest = 3
+        yield owners
+
+
+async def at_rest(world: World) -> None:
+    await world.becomes(BROKER, world.broker, "OwnersReady", "Ready")
+    await world.becomes(BROKER, world.broker, "RollingOut", "Idle")
+
+
+async def replaced(world: World, owners: Played) -> None:
+    """Each once, one after the other."""
+    await world.until(lambda: len(owners.order) >= 3)
+    await at_rest(world)
+    assert owners.order == [2, 1, 0] and owners.fewest == 2, "two were away at a time"
+    live = await world.get("StatefulSet", names.owner_name(world.broker), "apps/v1")
+    assert live["spec"]["updateStrategy"]["rollingUpdate"]["partition"] == 3
+
+
+async def test_another_image_takes_one_owner_at_a_time(world):
+    async with three_owners(world) as owners:
         patch = {"spec": {"image": "stampede:2"}}
         await world.kube.merge(API_VERSION, BROKER, NAMESPACE, world.broker, patch)
-        await world.until(lambda: len(owners.order) >= 3)
-        await world.becomes(BROKER, world.broker, "OwnersReady", "Ready")
-        await world.becomes(BROKER, world.broker, "RollingOut", "Idle")
-        assert owners.order == [2, 1, 0] and owners.fewest == 2, "two were away at a time"
-        live = await world.get("StatefulSet", names.owner_name(world.broker), "apps/v1")
-        assert live["spec"]["updateStrategy"]["rollingUpdate"]["partition"] == 3
+        await replaced(world, owners)
+
+
+async def test_a_restart_that_kubectl_asks_for_goes_the_same_way(world):
+    """`kubectl rollout restart` writes the time into the template: an annotation, so it is nobody's drift."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("no kubectl (Debian: apt install kubernetes-client)")
+    async with three_owners(world) as owners:
+        name = names.owner_name(world.broker)
+        command = ["kubectl", "-n", NAMESPACE, "rollout", "restart", f"statefulset/{name}"]
+        env = {**os.environ, "KUBECONFIG": KUBECONFIG}
+        await asyncio.to_thread(subprocess.run, command, env=env, check=True, capture_output=True)
+        await replaced(world, owners)
+        template = (await world.get("StatefulSet", name, "apps/v1"))["spec"]["template"]
+        assert "kubectl.kubernetes.io/restartedAt" in template["metadata"]["annotations"]
+        assert not await events_of(world, world.broker, "DriftRepaired")
