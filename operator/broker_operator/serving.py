@@ -69,7 +69,7 @@ def exposition(operator: Operator | None, leads: bool) -> str:
     for kind, count in sorted(operator.kube.writes.items()):
         lines.append(f'stampede_operator_api_writes_total{{kind="{kind}"}} {count}')
     drifts = operator.applier.drifts + operator.keyed.drifts
-    expiries = operator.workloads.expiries if operator.workloads is not None else {}
+    expiries = operator.workloads.certificates.expiries if operator.workloads is not None else {}
     if expiries:
         lines += ["# HELP stampede_operator_certificate_expiry_seconds End of the first certificate, since the epoch.",
                   "# TYPE stampede_operator_certificate_expiry_seconds gauge"]  # fmt: skip

@@ -182,9 +182,9 @@ async def test_certificates_of_the_components_end_seen(bench, tmp_path, days, sa
     assert bench.statuses.condition("CertificatesValid")[:2] == said
     assert bench.statuses.said["certificatesNotAfter"]
     assert (bench.statuses.condition("Ready")[1] == "Expired") is ready
-    assert again and bench.workloads.expiries.keys() == {broker.id}
+    assert again and bench.workloads.certificates.expiries.keys() == {broker.id}
     bench.workloads.gone(broker.id)
-    assert not bench.workloads.expiries
+    assert not bench.workloads.certificates.expiries
 
 
 @pytest.mark.parametrize("of", ["tls.ownersSecretName", "tls.edgesSecretName", "etcd.edges.tlsSecretName"])

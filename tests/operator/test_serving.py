@@ -68,7 +68,7 @@ def test_before_there_is_an_operator_it_is_told_who_leads():
 
 def test_numbers_are_those_that_the_parts_counted():
     expiries = {Id("StompAcceptor", "shop", "a"): 1_800_000_000.4}
-    text = exposition(operator(workloads=SimpleNamespace(expiries=expiries)), True)
+    text = exposition(operator(workloads=SimpleNamespace(certificates=SimpleNamespace(expiries=expiries))), True)
     assert numbers(text) == {
         "stampede_operator_leader": "1",
         'stampede_operator_reconcile_total{kind="Address",result="error"}': "1",

@@ -8,7 +8,6 @@ heard of our last write yet: what it has from before says nothing about what oth
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 from broker.core.errors import BrokerError
 
 from ..spec.difference import difference
-from ..spec.model import Table, version_of
+from ..spec.model import Table, mark_of, version_of
 from ..spec.names import APPLIED, Id
 from ..spec.surplus import surplus
 from .kube import Kube
@@ -134,9 +133,8 @@ class Applier:
 
 def _stamped(body: Table) -> Table:
     """What is wanted, with its hash on it."""
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
     meta = body["metadata"]
-    return {**body, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), APPLIED: digest}}}
+    return {**body, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), APPLIED: mark_of(body)}}}
 
 
 def _hash(item: Table) -> str:

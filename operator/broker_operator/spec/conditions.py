@@ -68,6 +68,13 @@ def stands(resource: Resource, type: str) -> bool:
     )
 
 
+def since(resource: Resource, type: str, now: float) -> float:
+    """Since when the condition is True, of whatever generation; `now`: it is not."""
+    true = (one for one in resource.status.get("conditions", []) if one["type"] == type and one["status"] == "True")
+    found = next(true, None)
+    return (seconds_of(found["lastTransitionTime"]) or now) if found is not None else now
+
+
 def new_status(
     resource: Resource, wanted: Iterable[Condition], fields: Mapping[str, Any], now: float
 ) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ Values only; nothing here decides.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any, TypeVar
 
@@ -25,6 +26,11 @@ def json_table(data: bytes | None) -> Table:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def mark_of(body: Table) -> str:
+    """Tells one wish from another: of a template, of an object."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -5,8 +5,6 @@ Rule: pure. An owner that keeps anything is never taken away; names and selector
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
@@ -14,7 +12,7 @@ from typing import NamedTuple
 from broker.core.errors import ConfigError
 
 from ..spec import names
-from ..spec.model import BrokerSpec, Resource, Table
+from ..spec.model import BrokerSpec, Resource, Table, mark_of
 from .pods import (
     admin_from,
     admin_service,
@@ -219,7 +217,7 @@ def _stateful_set(
         **({"imagePullSecrets": spec.image_pull_secrets} if spec.image_pull_secrets else {}),
     }
     template = pod_template(names.labels(name, "owner"), config_hash, pod, owners.template)
-    mark = template_mark(template)
+    mark = mark_of(template)
     # A template that is new here comes with a partition above all pods: how far it goes is said when it is seen.
     if rolled is None or live is None or live["metadata"].get("annotations", {}).get(names.TEMPLATE_HASH) != mark:
         rolled = replicas
@@ -239,11 +237,6 @@ def _stateful_set(
             if field in live["spec"]:
                 set_spec[field] = _without_status(live["spec"][field])
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": set_spec}
-
-
-def template_mark(template: Table) -> str:
-    """Tells one template of pods from another."""
-    return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def claim_spec(spec: BrokerSpec) -> Table:

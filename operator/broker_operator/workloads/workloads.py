@@ -7,11 +7,9 @@ that makes no sense keeps the objects it has.
 from __future__ import annotations
 
 import logging
-from base64 import b64decode
 from collections.abc import Mapping
 
 from broker.cluster.planning.view import Policy
-from broker.core.certificates import first_certificate, not_after
 from broker.core.errors import BrokerError, ConfigError
 from broker.metadata.port import Delete, Put
 from broker.seams.clock import Clock
@@ -20,7 +18,7 @@ from ..kube.applying import Applier, Taken
 from ..kube.events import NORMAL, Events, Told
 from ..kube.kube import Kube, KubeError
 from ..spec import bridges, names
-from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339, seconds_of
+from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339, since
 from ..spec.model import AcceptorSpec, BrokerSpec, Resource, Table
 from ..spec.names import Id
 from ..world import counts, entries, templates
@@ -28,7 +26,8 @@ from ..world.cluster import Cluster
 from ..world.counts import Counts
 from ..world.resource_cache import ResourceCache
 from ..world.statuses import Statuses
-from . import edges, owners, rolling, waiting
+from . import edges, owners, rolling, saying, waiting
+from .certificates import Certificates
 from .disks import Disks, outgrown
 from .owners import Scaling, Versions
 from .rebalancing import Rebalancing
@@ -36,11 +35,6 @@ from .rolling import Roll
 
 log = logging.getLogger("stampede.operator")
 
-EXPIRES_SOON_S = 7 * 86400
-ROLLING = "RollingOut"
-_SHARED_TLS = "spec.tls.secretName"
-PARTS_EXPIRE_SOON_S = 30 * 86400
-"""Of the certificates between owners, edges and etcd: when they end, nobody in the cluster speaks with anybody."""
 LOOK_AGAIN_S = 6 * 3600
 """Certificates end without an event."""
 
@@ -50,9 +44,7 @@ class Unmade(BrokerError):
 
 
 class Workloads:
-    """objects: kind → the live objects, as informers have them.
-
-    expiries: resource → when the first of its certificates ends, seconds since the epoch."""
+    """objects: kind → the live objects, as informers have them."""
 
     def __init__(
         self,
@@ -84,13 +76,13 @@ class Workloads:
         self._counts = Counts()
         self._rebalancing = Rebalancing(clock)
         self._disks = Disks(kube)
-        self.expiries: dict[Id, float] = {}
+        self.certificates = Certificates(kube, clock)
 
     def gone(self, id: Id) -> None:
         """A StompAcceptor or StompBroker is not there any more."""
         self._counts.forget(id)
         self._rebalancing.forget(id)
-        self.expiries.pop(id, None)
+        self.certificates.forget(id)
 
     async def broker(self, resource: Resource) -> float | None:
         now = self._now()
@@ -146,9 +138,9 @@ class Workloads:
             if live is not None and outgrown(spec, live, step):
                 await self._applier.leave(live)
         except (Taken, ConfigError, KubeError) as error:
-            accepted = _refusal(error)
+            accepted = saying.refusal(error)
         rebalance, planned, again = await self._rebalancing.settle(resource, spec, cluster)
-        more = (_rolling(rolled), *(one for one in (rebalance, placed) if one is not None))
+        more = (saying.rolling(rolled), *(one for one in (rebalance, placed) if one is not None))
         waits = await self._say_broker(resource, spec, cluster, step, accepted, image, more, planned)
         if accepted.reason == "ServerFailed":
             raise Unmade(accepted.message)
@@ -160,14 +152,14 @@ class Workloads:
 
     async def _rolled(self, resource: Resource, spec: BrokerSpec, cluster: Cluster | None, live: Table) -> Roll:
         """How far the new template may come now. Raises KubeError."""
-        selector = _selector(names.selector(resource.id.name, "owner"))
+        selector = saying.selector(names.selector(resource.id.name, "owner"))
         pods = (await self._kube.read_list("v1", "Pod", resource.id.namespace, selector))["items"]
-        reachable, settled = _seen(cluster, self._world.unusable.get(resource.id, "not connected yet"))
+        reachable, settled = saying.seen(cluster, self._world.unusable.get(resource.id, "not connected yet"))
         if cluster is not None and cluster.known:
-            settled = _replicated(cluster.slots(Policy(spec.replication.factor, spec.replication.min_in_sync)))
+            settled = saying.replicated(cluster.slots(Policy(spec.replication.factor, spec.replication.min_in_sync)))
         unsettled = "" if settled.status or settled.reason == "NoSlots" else settled.message or reachable.message
         now = self._now()
-        return rolling.step(resource.id.name, live, pods, unsettled, _since(resource, ROLLING, now), now)
+        return rolling.step(resource.id.name, live, pods, unsettled, since(resource, saying.ROLLING, now), now)
 
     async def acceptor(self, resource: Resource) -> float | None:
         now = self._now()
@@ -200,7 +192,7 @@ class Workloads:
             made = edges.objects(resource, spec, broker.id.name, shared, image, self._api)
             await self._make(resource, made)
         except (Taken, ConfigError, KubeError) as error:
-            accepted = _refusal(error)
+            accepted = saying.refusal(error)
         if accepted.status and spec.gateway and not any(one["kind"] == spec.gateway.kind for one in made):
             why = f"this cluster has no {spec.gateway.kind}; install the Gateway API, or take spec.gateway out"
             accepted = Condition("Accepted", False, "NoGatewayAPI", why)
@@ -258,32 +250,32 @@ class Workloads:
             "owners": {
                 "replicas": there,
                 "ready": up,
-                "selector": _selector(names.selector(resource.id.name, "owner")),
+                "selector": saying.selector(names.selector(resource.id.name, "owner")),
                 "holding": step.holding,
             },
             "image": image or None,
             "rebalance": planned,
         }
-        reachable, replicated = _seen(cluster, self._world.unusable.get(resource.id, "not connected yet"))
+        reachable, replicated = saying.seen(cluster, self._world.unusable.get(resource.id, "not connected yet"))
         if cluster is not None and cluster.known:
             policy = Policy(spec.replication.factor, spec.replication.min_in_sync)
             slots = cluster.slots(policy)
             edge_ids = [one for one in cluster.members.values() if one.kind == "edge"]
             fields |= {"slots": slots, "edges": len(edge_ids)}
-            replicated = _replicated(slots)
+            replicated = saying.replicated(slots)
         elif cluster is not None and not cluster.asked and accepted.status and resource.status.get("conditions"):
             return None  # an operator that has just started knows nothing yet: what the last one has seen stands
         all_up = Condition("OwnersReady", up >= wanted, "Ready" if up >= wanted else "Waiting", f"{up} of {wanted}")
         held = self._world.restoring(resource)
         if held and not there:
             all_up = Condition("OwnersReady", False, "Restoring", held)
-        elif not all_up.status and live and (missing := await self._missing(resource, spec)):
+        elif not all_up.status and live and (missing := await self.certificates.missing(resource, spec)):
             all_up = Condition("OwnersReady", False, "SecretMissing", f"{up} of {wanted}; {missing}")
         elif not all_up.status and live and (waits := await self._waits(resource, resource.id.name, "owner")):
             all_up = Condition("OwnersReady", False, waits.reason, f"{up} of {wanted}; {waits.message}")
-        scaling = Condition("ScalingDown", bool(step.reason), step.reason or "Idle", _progress(step))
+        scaling = Condition("ScalingDown", bool(step.reason), step.reason or "Idle", saying.progress(step))
         # They say nothing of Ready before they end: who is told thirty days ahead has nothing broken.
-        certificates, ends = await self._parts_certificates(resource, spec)
+        certificates, ends = await self.certificates.of_broker(resource, spec)
         fields["certificatesNotAfter"] = rfc3339(ends) if ends is not None else None
         ended = (certificates,) if certificates.reason == "Expired" else ()
         needed = (accepted, *ended, reachable, all_up, replicated)
@@ -303,48 +295,6 @@ class Workloads:
             lacking = entries.bridges_lacking(resource, cluster.keys, cluster.config)
         return bridges.condition(spec, secret, lacking)
 
-    async def _parts_certificates(self, resource: Resource, spec: BrokerSpec) -> tuple[Condition, float | None]:
-        """Of owners and edges among themselves, and towards etcd."""
-        tls, etcd = spec.tls, spec.etcd
-        shared = tls.secret_name or names.components_secret(resource.id.name)
-        named = {
-            tls.owners_secret_name or shared: "spec.tls.ownersSecretName" if tls.owners_secret_name else _SHARED_TLS,
-            tls.edges_secret_name or shared: "spec.tls.edgesSecretName" if tls.edges_secret_name else _SHARED_TLS,
-        }
-        clients = {
-            "spec.etcd": etcd.tls_secret_name, "spec.etcd.owners": etcd.owners.tls_secret_name,
-            "spec.etcd.edges": etcd.edges.tls_secret_name,
-        }  # fmt: skip
-        for where, name in clients.items():
-            if not name or name in named:
-                continue
-            secret = await self._kube.get("v1", "Secret", resource.id.namespace, name)
-            if "tls.crt" in ((secret or {}).get("data") or {}):  # else clients of etcd need none
-                named[name] = f"{where}.tlsSecretName"
-        return await self._certificates(resource, list(named.items()), PARTS_EXPIRE_SOON_S)
-
-    async def _missing(self, resource: Resource, spec: BrokerSpec) -> str:
-        """Why the pods cannot start: a Secret that they mount is not there; "" = all are."""
-        etcd = spec.etcd
-        named = {
-            _SHARED_TLS: spec.tls.secret_name or names.components_secret(resource.id.name),
-            "spec.tls.ownersSecretName": spec.tls.owners_secret_name,
-            "spec.tls.edgesSecretName": spec.tls.edges_secret_name,
-            "spec.etcd.tlsSecretName": etcd.tls_secret_name,
-            "spec.etcd.userSecretName": etcd.user_secret_name,
-            "spec.etcd.rootSecretName": etcd.root_secret_name,
-            "spec.etcd.owners.tlsSecretName": etcd.owners.tls_secret_name,
-            "spec.etcd.owners.userSecretName": etcd.owners.user_secret_name,
-            "spec.etcd.edges.tlsSecretName": etcd.edges.tls_secret_name,
-            "spec.etcd.edges.userSecretName": etcd.edges.user_secret_name,
-            "spec.scrapers.tokenSecretName": spec.scrapers.token_secret_name,
-            "spec.redis.passwordSecretName": spec.redis.password_secret_name if spec.redis else "",
-        }
-        for where, name in named.items():
-            if name and await self._kube.get("v1", "Secret", resource.id.namespace, name) is None:
-                return f"there is no Secret {name} ({where}); create it, or correct the name"
-        return ""
-
     async def _waits(self, resource: Resource, broker: str, component: str) -> waiting.Waits | None:
         """Why its pods do not run; None: they do, or nobody knows."""
         pool = resource.id.name if component == "edge" else ""
@@ -363,18 +313,18 @@ class Workloads:
         live = workload.get("status", {})
         up, there = int(live.get("readyReplicas", 0)), int(live.get("replicas", 0))
         wanted = int(workload.get("spec", {}).get("replicas", 0))
-        addresses = _addresses(service, spec)
-        certificates, ends = await self._listeners_certificates(resource, spec)
+        addresses = saying.addresses(service, spec)
+        certificates, ends = await self.certificates.of_acceptor(resource, spec)
         available = Condition("Available", up > 0 or wanted == 0, "Available" if up else "Waiting", f"{up} of {wanted}")
         if not available.status and (waits := await self._waits(resource, resource.broker, "edge")):
             available = Condition("Available", False, waits.reason, f"{up} of {wanted}; {waits.message}")
-        balanced = _balanced(service, spec)
+        balanced = saying.balanced(service, spec)
         fields: Table = {
             "listeners": ",".join(f"{one['name']}:{one['port']}" for one in spec.listeners),
             "addresses": addresses,
             "replicas": there,
             "readyReplicas": up,
-            "selector": _selector(names.selector(resource.broker, "edge", id.name)),
+            "selector": saying.selector(names.selector(resource.broker, "edge", id.name)),
             "certificatesNotAfter": rfc3339(ends) if ends is not None else None,
         }
         counted, again = self._counts.due(id, resource.status, self._counted(resource), self._clock.monotonic())
@@ -392,44 +342,6 @@ class Workloads:
         if cluster is None or not cluster.known:
             return {}
         return counts.fields(counts.of_pool(resource.id.name, cluster.connections))
-
-    async def _listeners_certificates(self, resource: Resource, spec: AcceptorSpec) -> tuple[Condition, float | None]:
-        named = [
-            (tls.secret_name, f"listener {listener['name']}")
-            for listener in spec.listeners
-            if (tls := edges.tls_of(listener)) is not None
-        ]
-        if spec.admin_tls is not None:
-            named.append((spec.admin_tls.secret_name, "adminTls"))
-        return await self._certificates(resource, named, EXPIRES_SOON_S)
-
-    async def _certificates(
-        self, resource: Resource, named: list[tuple[str, str]], soon_s: float
-    ) -> tuple[Condition, float | None]:
-        """Whether those in the Secrets are there and last, and when the first one ends. named: (Secret, for what)."""
-        ends: list[tuple[float, str]] = []
-        for name, wanted_by in named:
-            secret = await self._kube.get("v1", "Secret", resource.id.namespace, name)
-            data = (secret or {}).get("data") or {}
-            if not data.get("tls.crt") or not data.get("tls.key"):
-                why = f"there is no Secret {name} with tls.crt and tls.key ({wanted_by})"
-                return Condition("CertificatesValid", False, "Missing", why), None
-            try:
-                end = not_after(first_certificate(b64decode(data["tls.crt"]).decode(errors="replace")))
-            except ValueError:
-                why = f"tls.crt of Secret {name} is not a PEM certificate"
-                return Condition("CertificatesValid", False, "Unreadable", why), None
-            ends.append((end, name))
-        if not ends:
-            self.expiries.pop(resource.id, None)
-            return Condition("CertificatesValid", True, "NoTLS"), None
-        first, name = min(ends)
-        self.expiries[resource.id] = first
-        if first > self._now() + soon_s:
-            return Condition("CertificatesValid", True, "Valid"), first
-        over = first <= self._now()
-        reason, verb = ("Expired", "ended") if over else ("ExpiresSoon", "ends")
-        return Condition("CertificatesValid", False, reason, f"that of {name} {verb} {rfc3339(first)}; renew it"), first
 
 
 async def _cordon(cluster: Cluster, step: Scaling) -> None:
@@ -451,81 +363,3 @@ async def _keep_entries(resource: Resource, cluster: Cluster) -> None:
     ):  # fmt: skip
         if not await cluster.commit(change.compare, change.then, str(resource.id)):
             raise Unmade(f"quotas or bridges of {resource.id} were changed meanwhile")
-
-
-def _refusal(error: Taken | ConfigError | KubeError) -> Condition:
-    """What is wrong with a resource whose objects cannot be made. Raises `error` if trying again may help."""
-    if isinstance(error, Taken):
-        return Condition("Accepted", False, "NameTaken", str(error))
-    if isinstance(error, ConfigError):
-        return Condition("Accepted", False, "Invalid", str(error))
-    if error.failed:
-        why = f"the API server failed (HTTP 500), it is tried again: {error}"
-        return Condition("Accepted", None, "ServerFailed", why)
-    if not error.refused:
-        raise error
-    return Condition("Accepted", False, "Refused", str(error))
-
-
-def _seen(cluster: Cluster | None, otherwise: str) -> tuple[Condition, Condition]:
-    """EtcdReachable, and FullyReplicated while nothing else is known of it. otherwise: why there is no cluster."""
-    if cluster is not None and cluster.known:
-        return Condition("EtcdReachable", True, "Reachable"), Condition("FullyReplicated", None, "Unknown")
-    why = cluster.why if cluster is not None else otherwise
-    unknown = Condition("FullyReplicated", None, "EtcdUnreachable", "what is not known cannot be said")
-    return Condition("EtcdReachable", False, "Unreachable", why), unknown
-
-
-def _replicated(slots: Mapping[str, int]) -> Condition:
-    if not slots["total"]:
-        return Condition("FullyReplicated", False, "NoSlots", "no owner has begun the cluster yet")
-    for word, reason in (("offline", "Offline"), ("stalled", "Stalled"), ("underReplicated", "UnderReplicated")):
-        if slots[word]:
-            return Condition("FullyReplicated", False, reason, f"{slots[word]} of {slots['total']} slots")
-    return Condition("FullyReplicated", True, "InSync")
-
-
-def _rolling(rolled: Roll | None) -> Condition:
-    if rolled is None:
-        return Condition(ROLLING, False, "Idle")
-    if rolled.waits:
-        return Condition(ROLLING, True, "Waiting", rolled.waits)
-    return Condition(ROLLING, True, "Replacing", f"owners from ordinal {rolled.partition} on get the new template")
-
-
-def _since(resource: Resource, type: str, now: float) -> float:
-    """Since when the condition is True; now: it is not."""
-    stands = (one for one in resource.status.get("conditions", []) if one["type"] == type and one["status"] == "True")
-    found = next(stands, None)
-    return (seconds_of(found["lastTransitionTime"]) or now) if found is not None else now
-
-
-def _progress(step: Scaling) -> str:
-    if not step.reason:
-        return ""
-    if step.reason == "Unreachable":
-        return "the state of the cluster is not known, so nobody is removed"
-    return f"{step.holding} copies of slots have to move before owners are removed" if step.holding else "empty"
-
-
-def _selector(labels: Mapping[str, str]) -> str:
-    return ",".join(f"{key}={value}" for key, value in labels.items())
-
-
-def _addresses(service: Table, spec: AcceptorSpec) -> list[str]:
-    """Where clients connect: of the load balancer, else within the cluster."""
-    balancer = service.get("status", {}).get("loadBalancer", {}).get("ingress") or []
-    hosts = [one.get("hostname") or one.get("ip") for one in balancer]
-    meta = service.get("metadata", {})
-    if not hosts and meta:
-        hosts = [f"{meta['name']}.{meta['namespace']}.svc"]
-    ports = [one.get("servicePort", one["port"]) for one in spec.listeners]
-    return [f"{host}:{port}" for host in hosts if host for port in ports]
-
-
-def _balanced(service: Table, spec: AcceptorSpec) -> Condition:
-    if spec.service.type != "LoadBalancer":
-        return Condition("LoadBalancerReady", True, "NotWanted")
-    if service.get("status", {}).get("loadBalancer", {}).get("ingress"):
-        return Condition("LoadBalancerReady", True, "Ready")
-    return Condition("LoadBalancerReady", False, "Pending", "the load balancer has no address yet")
