@@ -12,6 +12,7 @@ from collections import ChainMap
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from broker.core.errors import BrokerError
 from broker.seams.clock import SystemClock
 from broker.seams.memory import hand_back
 
@@ -50,6 +51,8 @@ RESYNC_S = 300.0
 """Everything is looked at anew: what was not told, or was told and came to nothing."""
 LOST = "Lost"
 """Kind of an id whose rest names a StompBroker: owners of it are gone that had not said so."""
+OUTDATED_S = 1.0
+"""A resource that we know only as it was before our own write: its event comes, and if not it is looked at again."""
 TIDY_S = 15.0
 CALM_S = 0.3
 """Slots and members change by the dozen: a broker is looked at once they are through."""
@@ -86,7 +89,9 @@ class Operator:
         self.traffic = Traffic()
         self.rounds = Rounds(self.world, self.traffic, self.queue.add, self.clock)
         self.keyed = EtcdReconciler(self.world, kube, self.statuses, self.events, self.clock, self.traffic)
-        self.bundles = Bundles(kube, self.events, self.world.resources, options.bundles)
+        self.bundles = Bundles(
+            kube, self.events, self.world.resources, options.bundles, options.lease, options.image
+        )  # fmt: skip
         self.costs = Costs(kube, self.clock)
         self.zones = Zones(kube, self.queue.add)
         own = options.lease.partition("/")[0]
@@ -136,6 +141,7 @@ class Operator:
                 await self._begin(informer)
         if self.made is not None:
             self.queue.add(self.made.id)
+        await self._take_bundles()
         self.queue.start()
         self._loops = [
             asyncio.create_task(self._resync(), name="resync"),
@@ -291,6 +297,9 @@ class Operator:
             if self.backups is not None:
                 self.backups.gone(id)
             return None
+        named = self.world.broker_of(resource) if id.kind != BROKER else None
+        if self.bundles.outdated(resource) or (named is not None and self.bundles.outdated(named)):
+            return OUTDATED_S
         if id.kind == BROKER:
             before = self.ownership.holds(id)
             if not await self.ownership.take(resource):
@@ -336,6 +345,16 @@ class Operator:
                 continue
             found.append(kind)
         return found
+
+    async def _take_bundles(self) -> None:
+        """What an upgrade of the release says anew is there before a pod is replaced for the new operator's sake: once
+        for both, then. What fails is tried again: each is in the queue since it was read."""
+        for bundled in self._bundled:
+            for bundle in list(bundled.values()):
+                try:
+                    await self.bundles.reconcile(bundle)
+                except BrokerError as error:
+                    log.info("ConfigMap %s is taken later: %s", bundle["metadata"]["name"], error)
 
     async def _begin(self, informer: Informer) -> None:
         self._informers.append(informer)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from typing import Any
 
 import pytest
 from broker_operator.kube import bundles
-from broker_operator.kube.bundles import BadBundle, missing, resources_of
+from broker_operator.kube.bundles import BadBundle, Bundles, digest, missing, resources_of
 from broker_operator.spec.model import Resource
-from broker_operator.spec.names import ADDRESS, API_VERSION
+from broker_operator.spec.names import ADDRESS, API_VERSION, OPERATOR, OPERATOR_IMAGE
 
 
 def bundle(**data: object) -> dict:
@@ -40,3 +42,51 @@ def test_nothing_but_our_kinds(text, why):
     with pytest.raises(BadBundle, match=why):
         resources_of(bundle(a=text))
     assert bundles.LABEL == "stampede.dev/resources"
+
+
+class Server:
+    """An API server where somebody vouches for every bundle, and Events."""
+
+    def __init__(self) -> None:
+        self.applied: list[str] = []
+        self.told: list[str] = []
+        self.data: dict[str, str] = {}
+
+    async def get(self, *_: str) -> dict[str, Any]:
+        return {"data": {bundles.DIGEST: b64encode(digest(self.data).encode()).decode()}}
+
+    async def apply(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.applied.append(body["metadata"]["name"])
+        return {**body, "metadata": {**body["metadata"], "uid": "1", "resourceVersion": "7"}}
+
+    async def tell(self, _: object, told: Any, subject: str = "") -> None:
+        self.told.append(told.reason)
+
+
+@pytest.mark.parametrize(
+    ("notes", "applied", "told"),
+    [({}, ["a"], []), ({OPERATOR: "shop/op", OPERATOR_IMAGE: "stampede:1"}, ["a"], []),
+     ({OPERATOR: "shop/op", OPERATOR_IMAGE: "stampede:2"}, [], ["OperatorAwaited"]),
+     ({OPERATOR: "shop/other", OPERATOR_IMAGE: "stampede:1"}, [], []), (None, ["a"], [])],
+)  # fmt: skip
+async def test_a_bundle_is_applied_by_the_operator_that_it_is_for(notes, applied, told):
+    server, found = Server(), bundle(a=GOOD)
+    found["metadata"]["annotations"], server.data = notes, found["data"]
+    await Bundles(server, server, {}, None, "shop/op", "stampede:1").reconcile(found)  # type: ignore[arg-type]
+    assert (server.applied, server.told) == (applied, told)
+
+
+async def test_what_was_applied_is_outdated_until_it_is_heard_of():
+    """Its pods would be replaced for the old text, and again for the new one."""
+    server, found = Server(), bundle(a=GOOD)
+    server.data = found["data"]
+    ours = Bundles(server, server, {})  # type: ignore[arg-type]
+    (body,) = resources_of(found)
+
+    def known(version: str) -> Resource:
+        return Resource({**body, "metadata": {**body["metadata"], "resourceVersion": version}})
+
+    assert not ours.outdated(known("6"))
+    await ours.reconcile(found)
+    assert ours.outdated(known("6"))
+    assert not ours.outdated(known("7")) and not ours.outdated(known("6")), "heard of: whatever the server counts later"

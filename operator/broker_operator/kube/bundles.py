@@ -9,6 +9,11 @@ and nothing that was applied before goes.
 
 Where a ConfigMap may be such a one, the operator is told (`--bundle-namespaces`); elsewhere nothing of it is applied.
 
+An upgrade of a release brings new resources and a new operator. Were the old one to apply the resources, it would begin
+to replace pods by its own template, and its successor would replace them again by another. So the chart says whose
+ConfigMap it is and of which image that operator is (annotations): the old one waits for its successor, who applies it
+before it looks at anything else.
+
 Rule: a resource is applied when it is not there or its text in the ConfigMap has changed, so that what somebody changed
 meanwhile (`kubectl scale`) stays until then. Nothing but our own kinds in the ConfigMap's own namespace.
 """
@@ -26,10 +31,10 @@ import yaml
 from broker.core.errors import BrokerError
 
 from ..spec import names
-from ..spec.model import Resource, Table
+from ..spec.model import Resource, Table, version_of
 from ..spec.names import Id
 from .applying import controller_of, id_of
-from .events import WARNING, Events, Told
+from .events import NORMAL, WARNING, Events, Told
 from .kube import Kube, KubeError
 
 log = logging.getLogger("stampede.operator")
@@ -105,12 +110,23 @@ def missing(wanted: Iterable[Table], there: dict[Id, Resource]) -> list[Table]:
 
 
 class Bundles:
-    """resources: all custom resources that are known.    namespaces: where bundles count; None: everywhere."""
+    """resources: all custom resources that are known. namespaces: where bundles count; None: everywhere. me, image:
+    NAMESPACE/LEASE and image of this operator."""
 
     def __init__(
-        self, kube: Kube, events: Events, resources: dict[Id, Resource], namespaces: tuple[str, ...] | None = None
+        self,
+        kube: Kube,
+        events: Events,
+        resources: dict[Id, Resource],
+        namespaces: tuple[str, ...] | None = None,
+        me: str = "",
+        image: str = "",
     ) -> None:
         self._namespaces = namespaces
+        self._me = me
+        self._image = image
+        self._applied: dict[Id, int] = {}
+        """What we have applied, by its version then: our watch may not have told of it yet."""
         self._kube = kube
         self._events = events
         self._resources = resources
@@ -118,7 +134,7 @@ class Bundles:
     async def reconcile(self, bundle: Table) -> None:
         """Raises BadBundle, KubeError."""
         meta = bundle["metadata"]
-        if "deletionTimestamp" in meta:
+        if "deletionTimestamp" in meta or await self._others(bundle):
             return
         refused: KubeError | None = None
         try:
@@ -139,7 +155,7 @@ class Bundles:
                 await self._tell(bundle, str(found.id), why)
                 continue
             try:
-                await self._kube.apply(body)
+                self._applied[id_of(body)] = version_of(await self._kube.apply(body))
             except KubeError as error:
                 await self._tell(bundle, str(id_of(body)), str(error))
                 # What the rules refuse stays refused until somebody changes the text.
@@ -151,6 +167,26 @@ class Bundles:
                 await self._kube.delete(resource.raw)
         if refused is not None:
             raise refused
+
+    def outdated(self, resource: Resource) -> bool:
+        """We have applied a newer text of it, of which we are about to hear."""
+        if version_of(resource.raw) >= self._applied.get(resource.id, 0):
+            self._applied.pop(resource.id, None)
+            return False
+        return True
+
+    async def _others(self, bundle: Table) -> bool:
+        """It is for another operator, or for our successor."""
+        notes = bundle["metadata"].get("annotations") or {}
+        if notes.get(names.OPERATOR, self._me) != self._me:
+            return True
+        image = notes.get(names.OPERATOR_IMAGE, self._image)
+        if image == self._image:
+            return False
+        what = f"an operator of the image {image} is to apply it; the one that runs is of {self._image or 'no image'}"
+        about = {**bundle, "apiVersion": "v1", "kind": "ConfigMap"}
+        await self._events.tell(about, Told(NORMAL, "OperatorAwaited", what))
+        return True
 
     async def _vouched(self, meta: Table, data: Table) -> None:
         """Raises BadBundle unless somebody who may write Secrets stands up for this text; KubeError."""

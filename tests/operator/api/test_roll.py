@@ -17,13 +17,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from broker_operator.kube.bundles import LABEL
 from broker_operator.kube.kube import KubeError, path_of
+from broker_operator.process import Options
 from broker_operator.spec import names
 from broker_operator.spec.conditions import rfc3339
 from broker_operator.spec.names import API_VERSION, BROKER
 
+from broker.seams.entropy import token
+
 from .conftest import KUBECONFIG
-from .world import NAMESPACE, World, events_of, operating
+from .world import NAMESPACE, Table, World, events_of, operating, vouch
 
 pytestmark = pytest.mark.timeout(300)
 STARTS_S = 0.4
@@ -33,13 +37,13 @@ STARTS_S = 0.4
 class Played:
     """The controller of the owners' StatefulSet, its pods, and whether they are ready.
 
-    fewest   ready at a time, since all were.    order   ordinals as they were taken."""
+    fewest   ready at a time, since all were.    order   ordinals as they were taken.    templates   → revision."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._name = names.owner_name(world.broker)
         self._made_at: dict[int, float] = {}
-        self._revisions: dict[str, str] = {}
+        self.templates: dict[str, str] = {}
         self._current = ""
         self.fewest = 3
         self.order: list[int] = []
@@ -53,7 +57,7 @@ class Played:
 
     async def _turn(self, live: dict[str, Any]) -> None:
         template = live["spec"]["template"]
-        new = self._revisions.setdefault(json.dumps(template, sort_keys=True), f"r{len(self._revisions) + 1}")
+        new = self.templates.setdefault(json.dumps(template, sort_keys=True), f"r{len(self.templates) + 1}")
         self._current = self._current or new
         strategy = live["spec"]["updateStrategy"].get("rollingUpdate") or {}
         selector = ",".join(f"{key}={value}" for key, value in live["spec"]["selector"]["matchLabels"].items())
@@ -66,7 +70,7 @@ class Played:
         # Who leads slots of which a copy is away is not ready, and neither is who has just come.
         ready = [] if lacking else list(there)
         whole = [n for n in there if n not in lacking]
-        if len(self._made_at) == 3 and self._revisions:
+        if len(self._made_at) == 3 and self.templates:
             self.fewest = min(self.fewest, len(whole))
         for ordinal in range(3):
             if ordinal not in there:
@@ -180,3 +184,44 @@ async def test_a_restart_that_kubectl_asks_for_goes_the_same_way(world):
         template = (await world.get("StatefulSet", name, "apps/v1"))["spec"]["template"]
         assert "kubectl.kubernetes.io/restartedAt" in template["metadata"]["annotations"]
         assert not await events_of(world, world.broker, "DriftRepaired")
+
+
+def release(world: World, image: str, grace_s: int) -> Table:
+    """What the chart brings of its StompBroker, which names no image: another `grace_s` is another template."""
+    spec = {"etcd": {"endpoints": [world.etcd]}, "owners": {"terminationGracePeriodSeconds": grace_s}}
+    manifest = {"apiVersion": API_VERSION, "kind": BROKER, "metadata": {"name": world.broker}, "spec": spec}
+    return {
+        "metadata": {"annotations": {names.OPERATOR: Options().lease, names.OPERATOR_IMAGE: image}},
+        "data": {"broker.yaml": json.dumps(manifest)},
+    }
+
+
+async def test_an_upgrade_of_the_release_replaces_each_owner_once(world):
+    """The old operator sees the new resources first. It began to replace owners by its own template, and the new one
+    replaced them again by another."""
+    name = f"bundle-{token(3)}"
+    body = release(world, "stampede:1", 120)
+    meta = {"name": name, "namespace": NAMESPACE, "labels": {LABEL: "true"}, **body["metadata"]}
+    world.made.append(await world.kube.create({"apiVersion": "v1", "kind": "ConfigMap", **body, "metadata": meta}))
+    await vouch(world, name)
+    ids = [f"{world.broker}-owner-{n}" for n in range(3)]
+    await world.pods.start(*ids)
+    await world.pods.slots(ids)
+    async with playing(world) as owners:
+        async with operating(world, Options((NAMESPACE,), "stampede:1", bundles=None)):
+            await at_rest(world)
+            owners.fewest = 3
+            await world.kube.merge("v1", "ConfigMap", NAMESPACE, name, release(world, "stampede:2", 180))
+            await vouch(world, name)
+
+            async def awaited() -> bool:
+                return bool(await events_of(world, name, "OperatorAwaited"))
+
+            await world.until(awaited)
+            assert not owners.order and (await world.condition(BROKER, world.broker, "RollingOut"))[1] == "Idle"
+        async with operating(world, Options((NAMESPACE,), "stampede:2", bundles=None)):
+            await replaced(world, owners)
+            assert len(owners.templates) == 2, "each new template is a roll"
+            live = await world.get("StatefulSet", names.owner_name(world.broker), "apps/v1")
+            pod = live["spec"]["template"]["spec"]
+            assert pod["containers"][0]["image"] == "stampede:2" and pod["terminationGracePeriodSeconds"] == 180
