@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from broker_operator.spec.conditions import rfc3339
-from broker_operator.workloads.rolling import PATIENCE_S, STARTS_S, Roll, partition, step, under_way
+from broker_operator.spec.names import TEMPLATE_HASH
+from broker_operator.workloads.rolling import PATIENCE_S, STARTS_S, Roll, begun, partition, step, under_way
 
 NOW = 1_800_000_000.0
 
@@ -40,10 +41,21 @@ def next_of(*pods: dict[str, Any], at: int = 3, unsettled: str = "", began: floa
 
 def test_at_rest_no_pod_is_touched():
     live = stateful_set()
-    assert under_way(live) and partition(live) == 3
+    assert under_way(live, False) and partition(live) == 3
     live["status"]["currentRevision"] = "r2"
-    assert not under_way(live) and not under_way({"spec": {}, "metadata": {}})
+    later = {**live, "metadata": {"generation": 6}}
+    assert under_way(later, True) and not under_way(later, False), "Kubernetes has not looked"
+    assert not under_way(live, True) and not under_way({"spec": {}, "metadata": {}}, True)
     assert partition({"spec": {"updateStrategy": {"type": "RollingUpdate"}}}) == 0, "that of an operator before this"
+
+
+def test_a_roll_is_said_to_be_one_from_the_moment_its_template_is_applied():
+    """`kubectl wait --for=condition=RollingOut=False` behind `kubectl patch` returned before it had begun."""
+    old, new = stateful_set(), stateful_set()
+    old["metadata"]["annotations"], new["metadata"]["annotations"] = {TEMPLATE_HASH: "a"}, {TEMPLATE_HASH: "b"}
+    assert begun(old, old) is None
+    roll = begun(old, new)
+    assert roll is not None and roll.partition == 3 and roll.waits
 
 
 def test_the_highest_goes_first_and_the_next_when_it_is_back_and_slots_are_in_sync():

@@ -68,6 +68,11 @@ def stands(resource: Resource, type: str) -> bool:
     )
 
 
+def is_true(resource: Resource, type: str) -> bool:
+    """The condition is True, of whatever generation."""
+    return any(one["type"] == type and one["status"] == "True" for one in resource.status.get("conditions", []))
+
+
 def since(resource: Resource, type: str, now: float) -> float:
     """Since when the condition is True, of whatever generation; `now`: it is not."""
     true = (one for one in resource.status.get("conditions", []) if one["type"] == type and one["status"] == "True")

@@ -36,6 +36,7 @@ perhaps the new template."""
 LOOK_AGAIN_S: Final = 2.0
 """While it goes on: that slots are in sync has no event of Kubernetes."""
 REVISION: Final = "controller-revision-hash"
+_UNSEEN: Final = "Kubernetes has not seen the StatefulSet yet"
 
 
 class Roll(NamedTuple):
@@ -45,11 +46,17 @@ class Roll(NamedTuple):
     waits: str = ""
 
 
-def under_way(live: Table) -> bool:
-    """Pods of two templates are meant to be there, as far as Kubernetes has seen."""
+def under_way(live: Table, said: bool) -> bool:
+    """Pods of two templates are meant to be there. said: that one has begun; Kubernetes has perhaps not looked yet."""
     status = live.get("status", {})
     new = status.get("updateRevision")
-    return bool(new) and status.get("currentRevision") != new
+    return bool(new) and (status.get("currentRevision") != new or (said and not _looked_at(live)))
+
+
+def begun(live: Table, wanted: Table) -> Roll | None:
+    """The roll that begins when `wanted` is applied over `live`; None: it has no other template of ours."""
+    before, after = (one["metadata"].get("annotations", {}).get(names.TEMPLATE_HASH) for one in (live, wanted))
+    return Roll(partition(wanted), _UNSEEN) if before != after else None
 
 
 def step(broker: str, live: Table, pods: Sequence[Table], unsettled: str, began: float, now: float) -> Roll:
@@ -57,8 +64,8 @@ def step(broker: str, live: Table, pods: Sequence[Table], unsettled: str, began:
     are not in sync; "" = they are. began: when the roll did, seconds since the epoch, as `now`."""
     replicas = int(live["spec"].get("replicas", 1))
     at = partition(live)
-    if live["metadata"].get("generation") != live["status"].get("observedGeneration"):
-        return Roll(at, "Kubernetes has not seen the StatefulSet yet")
+    if not _looked_at(live):
+        return Roll(at, _UNSEEN)
     there = _by_ordinal(broker, pods)
     new = live["status"]["updateRevision"]
     old = [n for n in range(replicas) if n not in there or there[n]["metadata"]["labels"].get(REVISION) != new]
@@ -83,6 +90,10 @@ def step(broker: str, live: Table, pods: Sequence[Table], unsettled: str, began:
     if waits and now - last < PATIENCE_S:
         return Roll(following + 1, waits)
     return Roll(following)
+
+
+def _looked_at(live: Table) -> bool:
+    return bool(live["metadata"].get("generation") == live["status"].get("observedGeneration"))
 
 
 def partition(live: Table) -> int:

@@ -18,7 +18,7 @@ from ..kube.applying import Applier, Taken
 from ..kube.events import NORMAL, Events, Told
 from ..kube.kube import Kube, KubeError
 from ..spec import bridges, names
-from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339, since
+from ..spec.conditions import REFUSED_AGAIN_S, Condition, is_true, new_status, paused, ready, rfc3339, since
 from ..spec.model import AcceptorSpec, BrokerSpec, Resource, Table
 from ..spec.names import Id
 from ..world import counts, entries, templates
@@ -128,11 +128,14 @@ class Workloads:
             if cluster is not None:
                 await _cordon(cluster, step)
                 await _keep_entries(resource, cluster)
-            if live is not None and rolling.under_way(live):
+            if live is not None and rolling.under_way(live, is_true(resource, saying.ROLLING)):
                 rolled = await self._rolled(resource, spec, cluster, live)
             partition = rolled.partition if rolled is not None else None
             made = owners.objects(resource, spec, image, step.replicas, live, self._api, partition)
             await self._make(resource, made)
+            if live is not None and rolled is None:
+                # Said with this generation: who waits for the end of it would else be told that there is nothing.
+                rolled = rolling.begun(live, next(one for one in made if one["kind"] == "StatefulSet"))
             keeping = holding if cluster is not None and cluster.whole else None
             placed = await self._disks.settle(resource, spec, live, step, keeping)
             if live is not None and outgrown(spec, live, step):

@@ -171,6 +171,21 @@ async def test_another_image_takes_one_owner_at_a_time(world):
         await replaced(world, owners)
 
 
+async def test_who_waits_for_the_end_of_a_roll_waits_from_its_first_moment(world):
+    """All owners are ready when the image has just changed: Ready says nothing of it."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("no kubectl (Debian: apt install kubernetes-client)")
+    broker, env = f"stompbroker/{world.broker}", {**os.environ, "KUBECONFIG": KUBECONFIG}
+
+    def typed(*words: str) -> None:
+        subprocess.run(["kubectl", "-n", NAMESPACE, *words], env=env, check=True, capture_output=True)
+
+    async with three_owners(world) as owners:
+        await asyncio.to_thread(typed, "patch", broker, "--type=merge", "-p", '{"spec": {"image": "stampede:3"}}')
+        await asyncio.to_thread(typed, "wait", broker, "--for=condition=RollingOut=False", "--timeout=100s")
+        assert owners.order == [2, 1, 0]
+
+
 async def test_a_restart_that_kubectl_asks_for_goes_the_same_way(world):
     """`kubectl rollout restart` writes the time into the template: an annotation, so it is nobody's drift."""
     if shutil.which("kubectl") is None:
