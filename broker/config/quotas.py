@@ -44,14 +44,17 @@ class QuotaSettings:
     )  # fmt: skip
     max_transactions: int = _most("transactions", "open at once")
     max_queues: int = _most(
-        "queues", "that there are, those of subscribers among them; of a virtual host only",
-        "who made a queue is not known afterwards, and others may use it",
+        "queues", "that there are, those of subscribers among them; of a user: that he has made by using them",
+        "a queue costs memory, and its owner's time, whether anybody uses it or not",
     )  # fmt: skip
     max_durable_subscriptions: int = _most(
         "subscriptions", "durable ones that there are, also those nobody is connected to; of a user: by client-id",
         "they outlive their connection, and what nobody reads grows",
     )  # fmt: skip
-    max_bytes: int = _most("bytes", "of messages in queues, in memory or not; SEND is refused; of a virtual host only")
+    max_bytes: int = _most(
+        "bytes", "of messages in queues, in memory or not; SEND is refused; of a user: in queues that he has made, and "
+        "whoever sends there by their names is refused",
+    )  # fmt: skip
     max_memory_bytes: int = _most("bytes", "the same, in memory alone")
     max_producer_rate: int = _most("messages/s", "sent; what is more is read later", "as edge.max_producer_rate")
     max_producer_byte_rate: int = _most(
@@ -69,8 +72,6 @@ KEPT: tuple[str, ...] = ("max_queues", "max_durable_subscriptions", "max_bytes",
 """What owners keep, whoever is connected: they are asked for it."""
 LIMITS: tuple[str, ...] = tuple(name for name in _NAMES if name not in RATES and name not in KEPT)
 """What is refused where it is too much, of connections."""
-OF_USERS = "max_durable_subscriptions"
-"""Of KEPT, what can be told of a user: by the client-ids that are his."""
 
 
 class QuotaName(NamedTuple):
@@ -108,11 +109,10 @@ def check_quota(entry: str, quota: QuotaSettings, where: str) -> None:
             "ip:* or host:*."
         )
     for name in KEPT:
-        if getattr(quota, name) >= 0 and kind != "host" and (kind, name) != ("user", OF_USERS):
+        if getattr(quota, name) >= 0 and kind == "ip":
             raise ConfigError(
-                f"{where}.{name}: what is kept is of a virtual host, not of who sent or made it; set it for host:* or "
-                f"host:NAME{' (of a user: max_durable_subscriptions)' if kind == 'user' else ''}, or limit the address "
-                "(max_size_bytes, max_size_messages)."
+                f"{where}.{name}: what is kept outlives its connection, and is no address' any more; set it for "
+                "host:*, host:NAME, user:* or user:NAME, or limit the address (max_size_bytes, max_size_messages)."
             )
     for name in RATES:
         if getattr(quota, name) == 0:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final
 
 from .address import AckMode, Outcome, Routing
+from .creation import Creation, maker_of
 from .ids import SLOTS
 from .message import Run
 from .request import Request
@@ -25,7 +26,7 @@ class Publish:
     """Messages for one address, in order. `run.ids` is empty: the engine numbers them.
 
     queue     name of one queue of the address (FQQN `address::queue`), or None for routing by type.
-    create    may the address (and an anycast queue) be created by this send.
+    create    may the address (and an anycast queue) be created by this send (see Creation).
     dedup     producer token for exactly-once over fail-over: (producer, number), or None. Numbers of a producer grow
               within a slot; one that is not above the last one taken has been taken already: it is answered like the
               original (Done when that is durable) and changes nothing.
@@ -47,7 +48,7 @@ class Publish:
         routing: Routing,
         run: Run,
         queue: str | None = None,
-        create: bool = True,
+        create: Creation = True,
         dedup: tuple[int, int] | None = None,
     ) -> None:
         self.slot = slot
@@ -61,6 +62,11 @@ class Publish:
         self.dedup = dedup
         self.atomic = False
         self.ttl = self.delay = 0
+
+    @property
+    def maker(self) -> str:
+        """Whose the queue is that it makes; empty: nobody's."""
+        return maker_of(self.create)
 
     def lives(self, ttl: int, delay: int, due: int, now: int) -> None:
         """Its times, of which lengths are the owner's to add to its clock. due: a moment, which counts before `delay`.
@@ -178,11 +184,13 @@ class Subscribe(Request):
     overhead         bytes the edge puts in front of each message (for byte windows).
     browse           sees the messages, takes none.
     no_local         does not get what its own session publishes.
+    maker            whose the queue is that it makes; empty: nobody's. Not in `create`: one of its own is made in any
+                     case.
     """
 
     __slots__ = (
         "ack", "address", "bodies", "browse", "confirm", "consumer", "create", "credit_bytes", "credit_messages",
-        "durable", "no_local", "overhead", "priority", "queue", "resume", "room", "routing", "selector", "seq",
+        "durable", "maker", "no_local", "overhead", "priority", "queue", "resume", "room", "routing", "selector", "seq",
         "session", "slot",
     )  # fmt: skip
 
@@ -207,6 +215,7 @@ class Subscribe(Request):
         priority: int = 0,
         create: bool = True,
         no_local: bool = False,
+        maker: str = "",
     ) -> None:
         self.slot = slot
         self.session = session
@@ -226,6 +235,7 @@ class Subscribe(Request):
         self.priority = priority
         self.create = create
         self.no_local = no_local
+        self.maker = maker
         self.confirm = self.bodies = False
         self.resume: Resume | None = None
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from .address import Routing
 from .commands import Decide, Publish
+from .creation import Creation
 from .errors import Code
 from .message import Run
 from .reasons import Reason
@@ -118,7 +119,7 @@ class Move:
     queue   0: a copy of messages that are in no queue; nothing is settled.
     to      name of one queue of the address, or None for `routing`.
     why     how they leave `queue` (core.records.Left).
-    create  may what is not there be made for it.
+    create  may what is not there be made for it (core.creation.Creation).
     then    published in `slot` in the same group, if `queue` is still there: it takes their place; None: nothing."""
 
     __slots__ = ("address", "create", "ids", "queue", "routing", "run", "slot", "then", "to", "why")
@@ -133,7 +134,7 @@ class Move:
         to: str | None = None,
         routing: Routing = Routing.UNSET,
         why: int = 0,
-        create: bool = True,
+        create: Creation = True,
         then: Publish | None = None,
     ) -> None:
         self.to = to

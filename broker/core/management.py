@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from .address import Routing
+from .creation import Creation
 from .errors import RefusedError
 from .virtual_host import DEFAULT, VirtualHost
 
@@ -33,7 +34,7 @@ class ReplyTo(NamedTuple):
     address: str
     routing: Routing
     queue: str | None
-    create: bool
+    create: Creation
 
 
 class ManagementRequest(NamedTuple):

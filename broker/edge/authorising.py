@@ -14,6 +14,7 @@ from typing import Protocol
 
 from broker.config.permissions import FQQN
 from broker.core.address import TEMPORARY, Routing
+from broker.core.creation import Creation
 from broker.core.errors import Code, RefusedError
 from broker.engine.address.address_settings import plain_routing
 
@@ -53,8 +54,8 @@ def sending(session: Session, rights: Rights, route: Route) -> bool:
     return ADDRESS in allowed and (DURABLE in allowed or _topic(session, route.address, route.routing, route.queue))
 
 
-def creating(session: Session, route: Route) -> bool:
-    """The same with what edge.quotas leaves. Raises RefusedError(QUOTA) as well."""
+def creating(session: Session, route: Route) -> Creation:
+    """The same with what edge.quotas leaves, and whose it is. Raises RefusedError(QUOTA) as well."""
     rights, usage = session.rights, session.usage
     allowed = (rights is None or sending(session, rights, route)) and route.create
     return allowed if usage is None else usage.sends(allowed)

@@ -1,10 +1,13 @@
 """What owners keep of users and virtual hosts, for edge.quotas: owners tell nobody, so they are asked.
 
-    LOOK_S after an answer      all owners: what is kept of each host, and of each user who was here and has a limit
+    LOOK_S after an answer      all owners: what is kept of each host, of each user whose commands have made queues, and
+                                the durable subscriptions of each who was here and has a limit
     the sum                     to the quotas of this process, and of its edge processes where it has some
+    with the next question      to all owners: users whose queues hold as much as they may. Owners refuse what is sent
+                                there, whoever sends it, at whatever edge
 
 So a limit is of the whole cluster, with and without Redis, and may be passed by what is made or sent within about a
-second.
+second, or two where owners refuse.
 
 Rule: nobody is asked where no entry limits what owners keep; a look takes one SPARE-th of the time at most. An answer
 that is not whole changes nothing: what was known before counts on.
@@ -14,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, Protocol
 
 from broker.seams.clock import Clock
@@ -27,6 +31,10 @@ LOOK_S: Final = 1.0
 SPARE: Final = 20
 MOST_USERS: Final = 20_000
 """Users of one question; whoever is beyond has no limit, and the log says so."""
+MOST_FULL: Final = 1_000
+"""Users of whom owners are told that they may keep no more."""
+HOLDS: Final = 4
+"""So many looks long that is so, unless told otherwise."""
 PIECE: Final = 500
 """Users or rows gone through in one step."""
 KeptCounts = Mapping[str, Sequence[int]]
@@ -41,8 +49,15 @@ class KeptCounting(Protocol):
         """Is anything limited that owners keep."""
         ...
 
+    @property
+    def full_makers(self) -> Mapping[str, str]:
+        """Users whose queues may keep no more, and why: for people."""
+        ...
+
     def counted_users(self) -> Sequence[str]: ...
-    def keeps(self, kept: KeptCounts) -> None: ...
+    def keeps(self, kept: KeptCounts) -> Iterator[None]:
+        """In steps."""
+        ...
 
 
 class Apart(Protocol):
@@ -65,6 +80,8 @@ class KeptQuotas:
         self._fronts = fronts
         self._apart = apart
         self._told: set[str] = set()
+        self._took = 0.0
+        """Seconds that the last look took."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -83,17 +100,27 @@ class KeptQuotas:
                     await self.look()
                 except Exception:
                     log.exception("asking owners for what edge.quotas limits: internal error")
-            await asyncio.sleep(max(LOOK_S, SPARE * (self._clock.monotonic() - began)))
+            self._took = self._clock.monotonic() - began
+            await asyncio.sleep(self._pause)
+
+    @property
+    def _pause(self) -> float:
+        return max(LOOK_S, SPARE * self._took)
 
     async def look(self) -> None:
         """Once."""
         fronts = await self._fronts_of(await self._users())
-        answers, missing = await self._owners.ask({"kind": "kept", "fronts": fronts})
+        question = {"kind": "kept", "fronts": fronts, "full": self._full(), "holds": HOLDS * self._pause}
+        answers, missing = await self._owners.ask(question)
         if missing:
             who = ", ".join(sorted(each.owner for each in missing)[:5])
             self._warn("missing", f"edge.quotas goes on with what was kept before: {who} did not say what is kept now")
             return
         self._told.discard("missing")
+        if untold := sum(answer.get("untold", 0) for answer in answers):
+            self._warn("untold", f"edge.quotas does not count what {untold} users have made: there are too many")
+        else:
+            self._told.discard("untold")
         sums: dict[str, list[int]] = {}
         for answer in answers:
             for seen, (who, counts) in enumerate(answer["kept"].items(), 1):
@@ -101,9 +128,19 @@ class KeptQuotas:
                 sums[who] = counts if had is None else [one + more for one, more in zip(had, counts, strict=True)]
                 if not seen % PIECE:
                     await asyncio.sleep(0)
-        self._counting.keeps(sums)
+        for _ in self._counting.keeps(sums):
+            await asyncio.sleep(0)
         if self._apart is not None:
             self._apart.keeps(sums)
+
+    def _full(self) -> dict[str, str]:
+        full = self._counting.full_makers
+        if len(full) > MOST_FULL:
+            told = f"the queues of {len(full)} users hold as much as edge.quotas says; {MOST_FULL} get no more"
+            self._warn("full", told)
+        else:
+            self._told.discard("full")
+        return dict(islice(full.items(), MOST_FULL))
 
     async def _users(self) -> Sequence[str]:
         users = set(self._counting.counted_users())

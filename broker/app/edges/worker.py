@@ -174,7 +174,8 @@ class EdgeWorker:
         elif kind == "counted":
             return edge.quotas.counted_users()
         elif kind == "kept":
-            edge.quotas.keeps(about)
+            for _ in edge.quotas.keeps(about):
+                await asyncio.sleep(0)
         elif kind == "metrics":
             return [(each.name, each.kind, each.help, each.samples) for each in self._metrics(edge)]
         elif kind == "clients":

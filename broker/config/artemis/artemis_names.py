@@ -236,7 +236,7 @@ BROKER_WITHOUT: dict[str, str] = {
         ("message-counter-enabled", "message-counter-sample-period", "message-counter-max-day-history", "metrics",
          "metrics-plugin"), "metrics are always on: /metrics of the admin port",
     ),
-    "resource-limit-settings": "write connections as edge.quotas, queues are limited by engine.max_queues",
+    "resource-limit-settings": "write it as edge.quotas: max_connections, max_queues of user:NAME",
     "store": "there is no database store",
     "temporary-queue-namespace": "queues of subscribers take the settings of their address",
     "uuid-namespace": "queues of subscribers take the settings of their address",

@@ -2,7 +2,8 @@
 receive stands here too; whoever paces them (rate_limits.py) keeps the meters with the account.
 
     Account   one of them: what its connections on this edge use together, and the entry that says how much is too much;
-              and what owners keep of it (KeptResource), as they have told last
+              and what owners keep of it (KeptResource), as they have told last; of a user, of the queues that his
+              commands have made
     Usage     what one connection uses, of the accounts that it belongs to: its user's, its host's, its address'
 
 A limit is one of all edges together. Where edges tell each other what their accounts use (Redis) an edge adds what the
@@ -25,6 +26,7 @@ from typing import Any, Final
 
 from broker.config.quotas import DEFAULT_HOST, EACH, KEPT, LIMITS, RATES, QuotaSettings, parsed_quota
 from broker.config.settings import EdgeSettings
+from broker.core.creation import Creation
 from broker.core.errors import Code, RefusedError
 from broker.core.metrics import Metric
 
@@ -33,6 +35,8 @@ from .meters import Meter, Tally, Way
 
 MOST_TOLD: Final = 200
 """Entries that metrics tell of."""
+PIECE: Final = 500
+"""Users or hosts gone through in one step."""
 MOST_USERS: Final = 5000
 """Users of whom is known what is kept of them: those who came last."""
 
@@ -73,6 +77,10 @@ _KEPT_FIXES: Final = {
 }
 
 
+_OF_MAKERS: Final = (KeptResource.BYTES, KeptResource.MEMORY_BYTES)
+"""Of a user: what the queues hold that he has made. Their owners refuse who sends there, be it he or another."""
+
+
 class QuotaEntry:
     """One of edge.quotas.    limits   by Resource.    used, refused   by all that it counts for, here.
     rates, tallies   by rate_limits.Way.    kept_limits, kept, kept_refused   by KeptResource"""
@@ -90,6 +98,27 @@ class QuotaEntry:
         self.rates = tuple(getattr(settings, rate) for rate in RATES)
         self.tallies = tuple(Tally() for _ in RATES)
 
+    @property
+    def of_makers(self) -> bool:
+        """Is anything limited for which it has to be known who makes a queue."""
+        return any(self.kept_limits[what] >= 0 for what in (KeptResource.QUEUES, *_OF_MAKERS))
+
+    def too_much(self, who: str, what: KeptResource, kept: int) -> str:
+        """Why nothing is let in: for people."""
+        words, has = what.name.lower().replace("_", " "), f"{who} has {self.kept_limits[what]}"
+        if what in _OF_MAKERS and who.startswith("user:"):
+            words += " in the queues he has made"
+        return (
+            f'{has} {words} at most, and there are {kept} (edge.quotas."{self.name}".{KEPT[what]}); {_KEPT_FIXES[what]}'
+        )
+
+    def full(self, who: str, kept: Sequence[int]) -> str:
+        """The same of the queues that this user has made; empty: more may come in."""
+        for what in _OF_MAKERS:
+            if 0 <= self.kept_limits[what] <= kept[what]:
+                return self.too_much(who, what, kept[what])
+        return ""
+
     def follow(self, before: QuotaEntry) -> None:
         """Counters go on."""
         self.refused, self.kept_refused, self.tallies = before.refused, before.kept_refused, before.tallies
@@ -97,9 +126,10 @@ class QuotaEntry:
 
 
 class Account:
-    """One user, host or address (or network of them).    full   by KeptResource: is there as much of it as may be."""
+    """One user, host or address (or network of them).    full   by KeptResource: is there as much of it as may be.
+    maker   the user for whom queues are made; empty: nobody counts them."""
 
-    __slots__ = ("_quotas", "entry", "full", "meters", "used", "who")
+    __slots__ = ("_quotas", "entry", "full", "maker", "meters", "used", "who")
 
     def __init__(self, quotas: Quotas, who: str, entry: QuotaEntry) -> None:
         self._quotas = quotas
@@ -109,6 +139,8 @@ class Account:
         self.meters: list[Meter | None] = [None] * len(RATES)
         """By rate_limits.Way."""
         self.full: Sequence[bool] = ()
+        kind, _, name = who.partition(":")
+        self.maker = name if kind == "user" and entry.of_makers else ""
         self.keeps(quotas.kept_of(who))
 
     def keeps(self, kept: Sequence[int]) -> None:
@@ -158,18 +190,13 @@ class Account:
     def kept_refusal(self, what: KeptResource) -> RefusedError:
         """The same for what owners keep."""
         self.entry.kept_refused[what] += 1
-        name, limit = KEPT[what], self.entry.kept_limits[what]
-        return RefusedError(
-            Code.QUOTA,
-            f"{self.who} has {limit} {what.name.lower().replace('_', ' ')} at most, and there are "
-            f'{self._quotas.kept_of(self.who)[what]} (edge.quotas."{self.entry.name}".{name}); {_KEPT_FIXES[what]}',
-        )
+        return RefusedError(Code.QUOTA, self.entry.too_much(self.who, what, self._quotas.kept_of(self.who)[what]))
 
 
 class Usage:
     """Of one connection."""
 
-    __slots__ = ("_counts", "_quotas", "_windows", "_withheld", "accounts")
+    __slots__ = ("_counts", "_quotas", "_windows", "_withheld", "accounts", "maker")
 
     def __init__(self, quotas: Quotas, accounts: Sequence[Account]) -> None:
         self._quotas = quotas
@@ -178,18 +205,21 @@ class Usage:
         self._windows: dict[str, int] = {}
         """Of its subscriptions."""
         self._withheld: tuple[Account, KeptResource] | None = None
+        self.maker = _maker_of(accounts)
+        """For whom its queues are made; empty: nobody counts them."""
 
     # ── what owners keep ───────────────────────────────────────────────────────────────────────────
 
-    def sends(self, allowed: bool) -> bool:
-        """Before a SEND: may it make the queue that it goes to. allowed: by rights. Raises RefusedError(QUOTA) where
-        nothing may be sent, because as much is kept as may be."""
+    def sends(self, allowed: bool) -> Creation:
+        """Before a SEND: may it make the queue that it goes to, and for whom. allowed: by rights. Raises
+        RefusedError(QUOTA) where nothing may be sent, because its host keeps as much as may be. Where a user does, it
+        is the owner who refuses: he may send to queues of others, and others not to his."""
         for account in self.accounts:
-            if True in account.full:
-                for what in (KeptResource.BYTES, KeptResource.MEMORY_BYTES):
+            if True in account.full and not account.maker:
+                for what in _OF_MAKERS:
                     if account.full[what]:
                         raise account.kept_refusal(what)
-        return self.creates(allowed)
+        return self.creates(allowed) and (self.maker or True)
 
     def creates(self, allowed: bool = True, durable: bool = False) -> bool:
         """May it make one more queue (durable: a durable subscription). allowed: by rights; who lacks those is told so,
@@ -199,7 +229,11 @@ class Usage:
         if not allowed:
             return False
         for account in self.accounts:
-            for what in (KeptResource.QUEUES, KeptResource.DURABLE_SUBSCRIPTIONS)[: 1 + durable]:
+            if True not in account.full:
+                continue
+            whats = [KeptResource.QUEUES, KeptResource.DURABLE_SUBSCRIPTIONS][: 1 + durable]
+            # Whose queues are full makes no other ones: each would be a second's worth more.
+            for what in (*whats, *_OF_MAKERS) if account.maker else whats:
                 if account.full[what]:
                     self._withheld = account, what
                     return False
@@ -274,6 +308,7 @@ class Usage:
 
     def _move(self, accounts: Sequence[Account]) -> None:
         before, self.accounts = self.accounts, accounts
+        self.maker = _maker_of(accounts)
         for what in Resource:
             if count := self._counts[what]:
                 for account in before:
@@ -282,6 +317,10 @@ class Usage:
                     account.add(what, count)
         for account in before:
             self._quotas.tidy(account)
+
+
+def _maker_of(accounts: Sequence[Account]) -> str:
+    return next((account.maker for account in accounts if account.maker), "")
 
 
 MOST_WINDOW: Final = 1 << 53
@@ -294,6 +333,8 @@ class Quotas:
     def __init__(self, table: Mapping[str, Mapping[str, Any]]) -> None:
         self.accounts: dict[str, Account] = {}
         self._kept: Mapping[str, Sequence[int]] = {}
+        self.full_makers: Mapping[str, str] = {}
+        """Users whose queues hold as much as they may, and what whoever sends there is told: owners refuse it."""
         self._users: dict[str, None] = {}
         """Who was here, who came longest ago first."""
         self.edges, self._rank = 1, 0
@@ -365,17 +406,29 @@ class Quotas:
         if len(self._users) > MOST_USERS:
             del self._users[next(iter(self._users))]
 
-    def keeps(self, kept: Mapping[str, Sequence[int]]) -> None:
-        """So much all owners keep together: user:NAME or host:NAME → by KeptResource. Who is not named has nothing."""
+    def keeps(self, kept: Mapping[str, Sequence[int]]) -> Iterator[None]:
+        """So much all owners keep together: user:NAME or host:NAME → by KeptResource. Who is not named has nothing. In
+        steps; what is said meanwhile is of before, or of now."""
         self._kept = kept
-        for entry in self._entries.values():
-            entry.kept = NOTHING_KEPT
-        for who, counts in kept.items():
+        sums: dict[QuotaEntry, list[int]] = {}
+        full: dict[str, str] = {}
+        for seen, (who, counts) in enumerate(kept.items(), 1):
             kind, _, name = who.partition(":")
             if (found := self._entry(kind, name)) is not None:
-                found.kept = [had + more for had, more in zip(found.kept, counts, strict=True)]
-        for account in self.accounts.values():
+                had = sums.get(found) or sums.setdefault(found, [0] * len(KEPT))
+                for at, more in enumerate(counts):
+                    had[at] += more
+                if kind == "user" and (why := found.full(who, counts)):
+                    full[name] = why
+            if not seen % PIECE:
+                yield
+        for entry in self._entries.values():
+            entry.kept = sums.get(entry, NOTHING_KEPT)
+        self.full_makers = full
+        for seen, account in enumerate(list(self.accounts.values()), 1):
             account.keeps(self.kept_of(account.who))
+            if not seen % PIECE:
+                yield
 
     def kept_of(self, who: str) -> Sequence[int]:
         """As owners have told last, by KeptResource."""

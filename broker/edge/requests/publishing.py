@@ -12,6 +12,7 @@ from typing import Protocol
 
 from broker.core.address import RECURRING, Routing
 from broker.core.commands import Barrier, Publish, Settle, Transact
+from broker.core.creation import Creation, maker_of
 from broker.core.errors import Code, RefusedError
 from broker.core.management import ManagementRequest, ReplyTo
 from broker.core.message import BLOB, DURABLE, NO_IDS, TEXT, Blob, Run
@@ -57,8 +58,8 @@ class Publisher:
     def __init__(self, session: Session, intake: SendIntake) -> None:
         self._session = session
         self._intake = intake
-        self._create: bool
-        """May what it is sending create what is not there."""
+        self._create: Creation
+        """May what it is sending create what is not there, and for whom."""
         self._marks = marks_of(session.acceptor, session.login, session.edge.numbers)
         self.last: Publish | None = None
         self._apart: bool
@@ -173,7 +174,8 @@ class Publisher:
         run = Run(NO_IDS, b"", [record], len(record), route.flags | head.flags | DURABLE, route.priority)
         self._session.use(route.slot)
         place = RECURRING + route.address
-        publish = Publish(route.slot, self._session.id, 0, place, Routing.ANYCAST, run)
+        maker = maker_of(self._create)
+        publish = Publish(route.slot, self._session.id, 0, place, Routing.ANYCAST, run, None, maker or True)
         self._times(publish, route)
         return publish
 

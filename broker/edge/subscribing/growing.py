@@ -89,5 +89,5 @@ def _attach(session: Session, key: str, like: SlotSubscription, slot: int, total
         queue=model.queue, durable=model.durable, selector=model.selector, credit_messages=model.credit_messages,
         credit_bytes=model.credit_bytes if model.ack is AckMode.AUTO else share(model.credit_bytes, total),
         room=room if rates is None or rates.begins(part, room) else 0, overhead=part.overhead, browse=model.browse,
-        priority=model.priority, no_local=model.no_local, create=model.create,
+        priority=model.priority, no_local=model.no_local, create=model.create, maker=model.maker,
     )  # fmt: skip

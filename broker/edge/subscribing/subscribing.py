@@ -233,7 +233,7 @@ def _command(
         queue=request.queue, durable=request.durable, selector=request.selector,
         credit_messages=messages, credit_bytes=nbytes, room=room,
         overhead=sub.overhead, browse=request.browse, priority=request.priority, no_local=request.no_local,
-        create=request.create,
+        create=request.create, maker="" if session.usage is None else session.usage.maker,
     )  # fmt: skip
     if not (request.wildcard or request.browse):
         sub.asks(command)

@@ -33,7 +33,7 @@ PIECE = 256
 """Entries of ended sessions that go in one step: less than a millisecond."""
 _SAME = attrgetter(
     "session", "address", "routing", "ack", "queue", "durable", "selector", "credit_messages", "credit_bytes", "room",
-    "overhead", "browse", "priority", "create", "no_local", "confirm",
+    "overhead", "browse", "priority", "create", "no_local", "confirm", "maker",
 )  # fmt: skip
 """What the parts of one subscription have in common."""
 

@@ -28,7 +28,7 @@ from ..messages.runs import pick
 from ..queue.filters import Filters, Look
 from ..queue.queue import Queue
 from ..routing import diverts
-from ..state import duplicates, limits
+from ..state import duplicates, limits, makers
 from ..state.slot import Slot
 from . import expiry
 from .ingress_timestamp import stamp
@@ -40,6 +40,7 @@ Part = tuple[Run, list[Queue]]
 
 def check(slot: Slot, command: Publish, asked: limits.Asked, waits: bool = True) -> None:
     """Raises RefusedError if admit() would refuse this part of a transaction. asked, waits: see limits.check()."""
+    makers.check(slot, slot.addresses.get(command.address), command)
     rules = slot.rulebook(command.address)
     if rules is not None and rules.limited:
         limits.check(slot, slot.addresses.get(command.address), command, asked, waits)
@@ -69,10 +70,10 @@ _GONE = Admitted(False, [])
 
 
 def admit(slot: Slot, command: Publish, turn: Turn) -> Admitted:
-    """Duplicates, limits, life time, time stamp, diverts, in this order: what is known already adds nothing, so no
-    address is too full for it; and what an address is too full for is not known by it. Nothing is left for the queues
-    if it was dropped, known already, or goes elsewhere. `command.run` may be another one afterwards. Raises
-    RefusedError; nothing has been changed then."""
+    """Duplicates, limits (of who made a queue, too), life time, time stamp, diverts, in this order: what is known
+    already adds nothing, so no address is too full for it; and what an address is too full for is not known by it.
+    Nothing is left for the queues if it was dropped, known already, or goes elsewhere. `command.run` may be another one
+    afterwards. Raises RefusedError; nothing has been changed then."""
     if command.run.due <= turn.now:
         # What is due already is like any other message; `due` would send it through the journal.
         command.run.due_at(0)
@@ -81,6 +82,7 @@ def admit(slot: Slot, command: Publish, turn: Turn) -> Admitted:
     unique = command.run.flags & UNIQUE
     if unique and not duplicates.fresh(slot, command):
         return _GONE
+    makers.check(slot, address, command)
     surplus = limits.admit(slot, address, command) if rules is not None and rules.limited else None
     beside = [] if surplus is None else diverts.surplus(slot, command, surplus)
     if not command.run.records:

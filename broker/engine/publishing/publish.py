@@ -153,7 +153,7 @@ def _queues(slot: Slot, command: Publish, address: Address | None, turn: Turn, c
         others = address.multicast if address is not None and routing is Routing.UNSET else []
         if address is not None and not may_create_queue(slot, command.address, command.create):
             return [others]
-        return [[anycast_queue(slot, command.address, turn), *others]]
+        return [[anycast_queue(slot, command.address, turn, command.maker), *others]]
     if routing is Routing.UNSET and address.multicast:
         if len(address.anycast) <= 1:
             return [address.anycast + address.multicast]

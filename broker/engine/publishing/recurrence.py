@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from broker.core.address import Routing
+from broker.core.creation import Creation, maker_of
 from broker.core.errors import Code, RefusedError
 
 FOR_EVER: Final = -1
@@ -34,7 +35,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class Recurrence(NamedTuple):
     """Where a message is for, and when.
 
-    durable, create   of the messages that come out; this one is durable, whatever they are.
+    durable, create   of the messages that come out; this one is durable, whatever they are. create: see
+                      core.creation.Creation.
     cron, zone        when it comes out; empty: after a period. With a period or a delay as well, what comes out each
                       time is a recurrence without them.
     delay             milliseconds from the time that cron says.    period   milliseconds between two.
@@ -45,7 +47,7 @@ class Recurrence(NamedTuple):
     routing: Routing = Routing.UNSET
     queue: str | None = None
     durable: bool = False
-    create: bool = True
+    create: Creation = True
     cron: str = ""
     zone: str = ""
     delay: int = 0
@@ -77,11 +79,13 @@ class Recurrence(NamedTuple):
         """The header line that it is."""
         fields = {
             "address": self.address, "routing": int(self.routing), "durable": int(self.durable),
-            "create": int(self.create), "cron": self.cron, "zone": self.zone, "delay": self.delay,
+            "create": int(bool(self.create)), "cron": self.cron, "zone": self.zone, "delay": self.delay,
             "period": self.period, "left": self.left, "job": self.job,
         }  # fmt: skip
         if self.queue is not None:
             fields["queue"] = self.queue
+        if maker := maker_of(self.create):
+            fields["maker"] = maker
         return b"%b%b\n" % (_FRONT, urlencode(fields).encode())
 
 
@@ -92,7 +96,8 @@ def split(message: bytes) -> tuple[Recurrence | None, bytes]:
     line, _, rest = message.partition(b"\n")
     has = dict(parse_qsl(line[len(_FRONT) :].decode(), keep_blank_values=True))
     found = Recurrence(
-        has["address"], Routing(int(has["routing"])), has.get("queue"), has["durable"] == "1", has["create"] == "1",
+        has["address"], Routing(int(has["routing"])), has.get("queue"), has["durable"] == "1",
+        has["create"] == "1" and (has.get("maker") or True),
         has["cron"], has["zone"], int(has["delay"]), int(has["period"]), int(has["left"]), has["job"],
     )  # fmt: skip
     return found, rest

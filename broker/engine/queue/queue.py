@@ -71,15 +71,17 @@ class Queue:
     selector, filter        only matching messages enter: the text, and the same compiled; None: all.
     declared                it stands in the settings: never deleted on demand.
     recurring               what is due here is sent elsewhere (recurring.py), and on its way; None: handed out.
+    maker                   the user it counts for (edge.quotas); empty: nobody.
     paused                  somebody wants it to hand out nothing (manage.py); its settings may say the same.
     """
 
     __slots__ = (
         "address", "agenda", "auto_created", "book", "browsers", "came", "choice", "consumers", "count", "declared",
         "delayed", "deleted", "delivering", "died", "durable", "expiry", "far", "filter", "gate", "handed", "hidden",
-        "id", "idle_since", "kind", "last", "latency", "leaving", "levels", "made_room", "moving", "name", "nbytes",
-        "out", "owed", "pace", "pages", "paused", "ready", "recurring", "restart", "returned", "routing", "selector",
-        "sent", "settings", "spilled", "start", "subscription", "swept", "tied", "tries", "watermark", "weight",
+        "id", "idle_since", "kind", "last", "latency", "leaving", "levels", "made_room", "maker", "moving", "name",
+        "nbytes", "out", "owed", "pace", "pages", "paused", "ready", "recurring", "restart", "returned", "routing",
+        "selector", "sent", "settings", "spilled", "start", "subscription", "swept", "tied", "tries", "watermark",
+        "weight",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +97,7 @@ class Queue:
         subscription: bool = False,
         tied: bool = False,
         hidden: bool = False,
+        maker: str = "",
     ) -> None:
         self.id = id
         self.name = name
@@ -108,6 +111,7 @@ class Queue:
         self.tied = tied
         """Dies with its consumer."""
         self.hidden = hidden
+        self.maker = maker
         self.recurring = OnTheirWay() if address.startswith(RECURRING) else None
         """Holds what a transaction of several slots has prepared: no address leads to it."""
         self.deleted = False
@@ -219,6 +223,10 @@ class Queue:
     def selective(self) -> bool:
         """Does not every message of its address enter it."""
         return self.filter is not None or self.settings.purge_on_no_consumers
+
+    def counted(self) -> bool:
+        """Is it somebody's, and can be named: who sends there is asked whether there may be more."""
+        return bool(self.maker) and not self.tied
 
     def closed(self) -> bool:
         """Does nothing enter it at present."""

@@ -216,6 +216,7 @@ class Restore:
             queue = Queue(
                 number, name, address, Routing(data["routing"]), slot.declarations.settings(address, name),
                 auto_created=data["auto"], subscription=data["subscription"], hidden=data.get("hidden", False),
+                maker=data.get("maker", ""),
             )  # fmt: skip
             queue.select(data.get("selector"), known=True)
             bind(slot, queue)

@@ -23,8 +23,9 @@ from . import dead_letter_queues, kept_messages
 from .routing import check_budget, default_routing, has_type, mismatch, resolve
 
 
-def anycast_queue(slot: Slot, name: str, turn: Turn) -> Queue:
-    """The queue named like the address, made if need be. Raises RefusedError if a subscription has that name."""
+def anycast_queue(slot: Slot, name: str, turn: Turn, maker: str = "") -> Queue:
+    """The queue named like the address, made if need be, for `maker` then. Raises RefusedError if a subscription has
+    that name."""
     address = slot.addresses.get(name)
     if address is not None:
         found = address.queues.get(name)
@@ -32,7 +33,7 @@ def anycast_queue(slot: Slot, name: str, turn: Turn) -> Queue:
             if found.routing is not Routing.ANYCAST:
                 raise mismatch(name, Routing.ANYCAST)
             return found
-    return create(slot, name, name, Routing.ANYCAST, turn, auto_created=True)
+    return create(slot, name, name, Routing.ANYCAST, turn, auto_created=True, maker=maker)
 
 
 def named_queue(slot: Slot, command: Publish | Subscribe, name: str, turn: Turn) -> Queue:
@@ -45,7 +46,9 @@ def named_queue(slot: Slot, command: Publish | Subscribe, name: str, turn: Turn)
     if routing is not Routing.ANYCAST and has_type(slot, command.address, Routing.MULTICAST):
         own = dead_letter_queues.filter_of(slot, command.address, name)
     routing = Routing.MULTICAST if own else routing or default_routing(slot, command.address)
-    return create(slot, command.address, name, routing, turn, auto_created=True, selector=own)
+    return create(
+        slot, command.address, name, routing, turn, auto_created=True, selector=own, maker=command.maker
+    )  # fmt: skip
 
 
 def subscribed_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
@@ -55,7 +58,7 @@ def subscribed_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
         address = slot.addresses.get(command.address)
         if address is None or command.address not in address.queues:
             check_budget(slot)
-        return anycast_queue(slot, command.address, turn)
+        return anycast_queue(slot, command.address, turn, command.maker)
     if command.queue is not None and not command.durable:
         address = slot.addresses.get(command.address)
         if address is None or command.queue not in address.queues:
@@ -71,8 +74,9 @@ def subscribed_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
             return known
         check_budget(slot)
         return create(
-            slot, command.address, command.queue, Routing.MULTICAST, turn, subscription=True, selector=command.selector
-        )
+            slot, command.address, command.queue, Routing.MULTICAST, turn,
+            subscription=True, selector=command.selector, maker=command.maker,
+        )  # fmt: skip
     check_budget(slot)
     return own_queue(slot, command, turn)
 
@@ -96,7 +100,7 @@ def own_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
     """The queue that dies with its only consumer. No client can name it: destinations hold one `::` at most."""
     return create(
         slot, command.address, f"{command.address}::{command.consumer}", Routing.MULTICAST, turn,
-        durable=False, tied=True, selector=command.selector,
+        durable=False, tied=True, selector=command.selector, maker=command.maker,
     )  # fmt: skip
 
 
@@ -114,15 +118,17 @@ def create(
     hidden: bool = False,
     selector: str | None = None,
     replay: bool = True,
+    maker: str = "",
 ) -> Queue:
-    """A new queue; durable ones are recorded. replay: it gets what the address kept for later queues. Raises
-    RefusedError(BAD_SELECTOR), nothing changed then."""
+    """A new queue; durable ones are recorded. replay: it gets what the address kept for later queues. maker: the user
+    it counts for. Raises RefusedError(BAD_SELECTOR), nothing changed then."""
     turn.works()
     queue = Queue(
         # The number is taken for good only below, when the selector has proved to be one: a refusal leaves nothing
         # behind.
         slot.next_queue, name, address, routing, slot.declarations.settings(address, name),
         durable=durable, auto_created=auto_created, subscription=subscription, tied=tied, hidden=hidden,
+        maker=maker,
     )  # fmt: skip
     queue.select(selector)
     if not hidden:
@@ -165,7 +171,7 @@ def bind(slot: Slot, queue: Queue) -> None:
         elif queue.filter is not None:
             address.filter()
     limits.open_book(slot, address, queue)
-    if queue.selective() and address.rules is None:
+    if address.rules is None and (queue.selective() or queue.counted()):
         address.obey(Rules(slot.match(queue.address)))
     if queue.subscription:
         slot.subscriptions[queue.name] = queue
@@ -209,7 +215,9 @@ def change_selector(slot: Slot, queue: Queue, selector: str | None, turn: Turn) 
 def find_rules(slot: Slot, address: Address) -> None:
     """Settings, or filters of queues, have changed."""
     address.obey(slot.rulebook(address.name))
-    if address.rules is None and (address.filters or any(queue.selective() for queue in address.queues.values())):
+    if address.rules is None and (
+        address.filters or any(queue.selective() or queue.counted() for queue in address.queues.values())
+    ):
         address.obey(Rules(slot.match(address.name)))
 
 
@@ -222,6 +230,8 @@ def described(queue: Queue) -> dict[str, object]:
     }  # fmt: skip
     if queue.paused:
         about["paused"] = True
+    if queue.maker:
+        about["maker"] = queue.maker
     return about
 
 
@@ -250,7 +260,7 @@ def unbind(slot: Slot, queue: Queue) -> None:
         del slot.addresses[queue.address]
         if slot.budget.latencies is not None:
             slot.budget.latencies.gone(slot.number, queue.address, SUBSCRIBERS)
-    elif queue.selective():
+    elif queue.selective() or queue.counted():
         find_rules(slot, address)
     if queue.subscription:
         del slot.subscriptions[queue.name]

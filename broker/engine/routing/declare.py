@@ -169,7 +169,7 @@ def purge(slot: Slot, queue: Queue, turn: Turn) -> Queue:
     another = create(
         slot, queue.address, queue.name, queue.routing, turn,
         durable=queue.durable, auto_created=queue.auto_created, subscription=queue.subscription, tied=queue.tied,
-        selector=queue.selector, replay=False,
+        selector=queue.selector, replay=False, maker=queue.maker,
     )  # fmt: skip
     another.declare(queue.declared)
     if queue.paused:

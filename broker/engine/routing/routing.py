@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from broker.core.address import Routing
 from broker.core.commands import Publish, Subscribe
+from broker.core.creation import Creation
 from broker.core.errors import Code, RefusedError
 
 from ..address.address_settings import plain_routing
@@ -29,14 +30,14 @@ def has_type(slot: Slot, address: str, routing: Routing) -> bool:
     return not types or routing.name in types.split(",")
 
 
-def may_create(slot: Slot, address: str, asked: bool) -> bool:
+def may_create(slot: Slot, address: str, asked: Creation) -> bool:
     """May a command that `asked` for it create an address of this name, or give it another routing type."""
-    return asked and (slot.match(address).auto_create or slot.match.is_pattern(address))
+    return asked is not False and (slot.match(address).auto_create or slot.match.is_pattern(address))
 
 
-def may_create_queue(slot: Slot, address: str, asked: bool) -> bool:
+def may_create_queue(slot: Slot, address: str, asked: Creation) -> bool:
     """May a command that `asked` for it create an anycast or named queue at this address."""
-    return asked and slot.match(address).auto_create_queues
+    return asked is not False and slot.match(address).auto_create_queues
 
 
 def check_publish(slot: Slot, command: Publish) -> None:
@@ -148,7 +149,7 @@ def check_budget(slot: Slot) -> None:
         )
 
 
-def missing(name: str, asked: bool) -> RefusedError:
+def missing(name: str, asked: Creation) -> RefusedError:
     """Something does not exist and may not be made: by nobody, or (not `asked`) by this command."""
     if not asked:
         return RefusedError(Code.NOT_ALLOWED, f"'{name}' does not exist and would have to be created")

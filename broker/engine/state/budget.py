@@ -5,7 +5,7 @@ Rule: counts and an account; who makes a queue or frees memory decides elsewhere
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from broker.core.memory import NEVER, Memory
 from broker.core.message import Run
@@ -21,10 +21,11 @@ class Budget:
     """What all slots of a process share: how many queues there may be and are, and the account of its memory.
 
     latencies   whose messages are timed; None: nobody's.
+    full_makers   users whose queues nobody may send to for now, and what he is told (makers.py).
     room   bytes that a queue may keep in memory at present, if that is less than its setting.
     graves   runs of queues that are gone: to free 100,000 of them at once takes 30 ms."""
 
-    __slots__ = ("graves", "latencies", "limit", "memory", "room", "used")
+    __slots__ = ("full_makers", "graves", "latencies", "limit", "memory", "room", "used")
 
     def __init__(self, limit: int, memory: Memory | None = None, timed: int = 0) -> None:
         self.limit = limit
@@ -33,6 +34,7 @@ class Budget:
         self.memory = memory or Memory()
         self.room = NEVER
         self.graves: list[list[Run]] = []
+        self.full_makers: Mapping[str, str] = {}
 
     def queue_made(self) -> None:
         """There is one more."""
@@ -45,6 +47,10 @@ class Budget:
 
     def metrics(self) -> Iterable[Metric]:
         return () if self.latencies is None else self.latencies.metrics()
+
+    def fill_makers(self, users: Mapping[str, str]) -> None:
+        """They alone may keep no more."""
+        self.full_makers = users
 
     def queue_gone(self) -> None:
         """There is one less."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.core.commands import Decide
+from broker.core.creation import Creation
 from broker.core.spans import Span
 
 from ..consumers.consumer import Ledger
@@ -15,7 +16,7 @@ from ..consumers.consumer import Ledger
 
 class Parked:
     """Messages to be published at the commit. first, last: their ids in the hidden queue. unique: some of them have
-    duplicate ids."""
+    duplicate ids. create: see core.creation.Creation; owners of before take a name for yes."""
 
     __slots__ = ("address", "create", "durable", "first", "last", "queue", "routing", "unique")
 
@@ -26,7 +27,7 @@ class Parked:
         address: str,
         queue: str | None,
         routing: int,
-        create: bool,
+        create: Creation,
         durable: bool,
         unique: bool = False,
     ) -> None:

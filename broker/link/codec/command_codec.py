@@ -84,10 +84,11 @@ def fill_publish(command: Publish, out: pb.Publish) -> None:
             address=command.address,
             routing=command.routing,
             queue=command.queue,
-            create=command.create,
+            create=command.create is not False,
             dedup=command.dedup is not None,
             ttl=command.ttl,
             delay=command.delay,
+            maker=command.create if type(command.create) is str else "",
         )
     )
     put_run(command.run, out.run)
@@ -122,6 +123,7 @@ def _named(command: object, *names: str) -> dict[str, Any]:
 _SUBSCRIBE = (
     "slot", "session", "seq", "consumer", "address", "routing", "ack", "durable", "credit_messages", "credit_bytes",
     "room", "overhead", "browse", "priority", "create", "confirm", "bodies", "no_local", "queue", "selector",
+    "maker",
 )  # fmt: skip
 
 
@@ -277,7 +279,7 @@ def _publish(message: pb.Publish, token: int) -> Publish:
         ROUTINGS[message.routing],
         take_run(message.run),
         message.queue if message.HasField("queue") else None,
-        message.create,
+        message.create and (message.maker or True),
         (token, seq >> SLOT_BITS) if message.dedup else None,
     )
     if message.ttl or message.delay:
@@ -321,6 +323,7 @@ def _subscribe(message: pb.Subscribe, token: int) -> Subscribe:
         priority=message.priority,
         create=message.create,
         no_local=message.no_local,
+        maker=message.maker,
     )
     command.settle_by(message.confirm, message.bodies)
     if message.HasField("resume"):

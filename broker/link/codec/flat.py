@@ -62,7 +62,7 @@ class _Publish(msgspec.Struct, array_like=True, tag=PUBLISH):
     address: str
     routing: Natural
     queue: str | None
-    create: bool
+    create: bool | str
     dedup: bool
     ttl: Natural
     delay: int

@@ -173,5 +173,6 @@ COUNTERS = {
     "duplicates": "Messages dropped because their _AMQ_DUPL_ID was known.",
     "dropped_unrouted": "Messages sent to an address with no queue.",
     "replaced": "Messages dropped because newer ones took their place (last_value, ring_size, ring_bytes).",
+    "refused_quota": "Messages refused (1513) because the queues a user has made hold as much as edge.quotas says.",
     "dropped_full": "Messages dropped because their address had reached its limit (policy DROP).",
 }

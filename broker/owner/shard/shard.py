@@ -55,6 +55,7 @@ from . import refusing
 from .asked_steps import AskedSteps, Step, decided
 from .deferred import Deferred
 from .fault_attribution import NOBODY, culprit
+from .full_makers import FullMakers
 from .inbox import Inbox
 from .listening import Listener, tell_blamed
 from .lone_turn import LoneTurns
@@ -140,6 +141,7 @@ class Shard:
         self._lone = LoneTurns(self, self._turns, self._gates, self._alarm, self.blame, self._budget)
         self.at_once = self._lone.carry_out
         most = settings.engine.queue_memory_bytes
+        self.full_makers = FullMakers(self._budget, clock.monotonic, later)
         self.pressure = Pressure(self._budget, self.engines, most, self._alone, clock.monotonic, later, self.wake)
         self._commands = TurnCommands(self, self._inbox, self.pressure, self._alone, self._turns.now, self.blame)
 

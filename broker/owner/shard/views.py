@@ -1,8 +1,8 @@
 """What an owner tells operators of its slots: lists a page at a time, one queue in detail, totals.
 
 Rule: a question and its answer are JSON, so that an edge may ask from another process; an answer is worked out in
-steps of a millisecond. Reads engines and changes nothing. Must not know who asks, nor what he may see: filters come
-with the question.
+steps of a millisecond. Reads engines and changes nothing (who may keep no more by edge.quotas comes with the question
+what is kept, and is handed on). Must not know who asks, nor what he may see: filters come with the question.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from broker.engine.state.tx_parts import Prepared
 from broker.engine.state.why_queue_waits import why
 from broker.seams.clock import Clock, Later
 
-from .kept import kept_of_slot, sum_of
+from .kept import Counts, kept_of_slot, side_by_side, summed
 from .known_slots import KnownSlots
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ class Views:
         self._edge_of = edge_of
         self._shard = shard
         self._clock = clock
+        self._summed: tuple[Sequence[Counts], tuple[Counts, int]] | None = None
+        """What was summed last for edge.quotas, and its sum: where nothing happens it is asked for each second."""
         self._known = KnownSlots(lambda: self._clock.monotonic(), later)
 
     def answer(self, question: Question) -> Work:
@@ -260,18 +262,29 @@ class Views:
 
     def kept(self, question: Question) -> Work:
         """What edge.quotas counts, by whom it counts for (kept.py). fronts: of names of durable subscriptions →
-        user."""
+        user. full: users who may keep no more, with what is told of it, and for how many seconds that holds
+        (`holds`); absent: who asks cannot tell."""
+        if "full" in question:
+            self._shard.full_makers.told(question["full"], question["holds"])
         fronts = question["fronts"]
         found = yield from self._known.look(
-            msgspec.json.encode(question), self._led(), lambda slot: kept_of_slot(slot, fronts), sum_of
+            msgspec.json.encode(["kept", fronts]), self._led(), lambda slot: _alone(slot, fronts), side_by_side
         )
-        return {"kept": sum_of([found])}
+        before = self._summed
+        if before is None or before[0] is not found:
+            before = self._summed = found, (yield from summed(found))
+        _, (sums, untold) = before
+        return {"kept": sums, "untold": untold}
 
 
 def busy_addresses(shard: Shard) -> Iterator[dict[str, Any] | None]:
     """Of the addresses that the settings name, in the slots led here, bit by bit (engine/state/depth.py)."""
     for engine in list(shard.engines.values()):
         yield from busy(engine.shown, shard.settings.engine.addresses)
+
+
+def _alone(slot: Slot, fronts: Mapping[str, str]) -> Generator[None, None, Sequence[Counts]]:
+    return [(yield from kept_of_slot(slot, fronts))]
 
 
 def _queues_of(slot: Slot) -> Iterator[list[tuple[Slot, Queue]]]:

@@ -139,7 +139,7 @@ class Open(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ..., told: bool = ..., opening: _Optional[int] = ...) -> None: ...
 
 class Publish(_message.Message):
-    __slots__ = ("slot", "session", "seq", "address", "routing", "run", "queue", "create", "dedup", "ttl", "delay")
+    __slots__ = ("slot", "session", "seq", "address", "routing", "run", "queue", "create", "dedup", "ttl", "delay", "maker")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +151,7 @@ class Publish(_message.Message):
     DEDUP_FIELD_NUMBER: _ClassVar[int]
     TTL_FIELD_NUMBER: _ClassVar[int]
     DELAY_FIELD_NUMBER: _ClassVar[int]
+    MAKER_FIELD_NUMBER: _ClassVar[int]
     slot: int
     session: int
     seq: int
@@ -162,7 +163,8 @@ class Publish(_message.Message):
     dedup: bool
     ttl: int
     delay: int
-    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., address: _Optional[str] = ..., routing: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., queue: _Optional[str] = ..., create: bool = ..., dedup: bool = ..., ttl: _Optional[int] = ..., delay: _Optional[int] = ...) -> None: ...
+    maker: str
+    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., address: _Optional[str] = ..., routing: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., queue: _Optional[str] = ..., create: bool = ..., dedup: bool = ..., ttl: _Optional[int] = ..., delay: _Optional[int] = ..., maker: _Optional[str] = ...) -> None: ...
 
 class Resume(_message.Message):
     __slots__ = ("held", "taken", "tried", "attempts", "firm")
@@ -179,7 +181,7 @@ class Resume(_message.Message):
     def __init__(self, held: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., taken: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., tried: _Optional[_Iterable[int]] = ..., attempts: _Optional[_Iterable[int]] = ..., firm: _Optional[_Iterable[_Union[Span, _Mapping]]] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("slot", "session", "seq", "consumer", "address", "routing", "ack", "queue", "durable", "selector", "credit_messages", "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm", "resume", "no_local", "bodies")
+    __slots__ = ("slot", "session", "seq", "consumer", "address", "routing", "ack", "queue", "durable", "selector", "credit_messages", "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm", "resume", "no_local", "bodies", "maker")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -201,6 +203,7 @@ class Subscribe(_message.Message):
     RESUME_FIELD_NUMBER: _ClassVar[int]
     NO_LOCAL_FIELD_NUMBER: _ClassVar[int]
     BODIES_FIELD_NUMBER: _ClassVar[int]
+    MAKER_FIELD_NUMBER: _ClassVar[int]
     slot: int
     session: int
     seq: int
@@ -222,7 +225,8 @@ class Subscribe(_message.Message):
     resume: Resume
     no_local: bool
     bodies: bool
-    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., consumer: _Optional[int] = ..., address: _Optional[str] = ..., routing: _Optional[int] = ..., ack: _Optional[int] = ..., queue: _Optional[str] = ..., durable: bool = ..., selector: _Optional[str] = ..., credit_messages: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., room: _Optional[int] = ..., overhead: _Optional[int] = ..., browse: bool = ..., priority: _Optional[int] = ..., create: bool = ..., confirm: bool = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., no_local: bool = ..., bodies: bool = ...) -> None: ...
+    maker: str
+    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., consumer: _Optional[int] = ..., address: _Optional[str] = ..., routing: _Optional[int] = ..., ack: _Optional[int] = ..., queue: _Optional[str] = ..., durable: bool = ..., selector: _Optional[str] = ..., credit_messages: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., room: _Optional[int] = ..., overhead: _Optional[int] = ..., browse: bool = ..., priority: _Optional[int] = ..., create: bool = ..., confirm: bool = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., no_local: bool = ..., bodies: bool = ..., maker: _Optional[str] = ...) -> None: ...
 
 class Unsubscribe(_message.Message):
     __slots__ = ("slot", "session", "seq", "consumer", "address", "delete_queue")

@@ -32,14 +32,16 @@ class Counting:
         self.users = users
         self.asks_owners = True
         self.told: Any = None
+        self.full_makers: dict[str, str] = {}
         self.heard = asyncio.Event()
 
     def counted_users(self) -> Any:
         return self.users
 
-    def keeps(self, kept: Any) -> None:
+    def keeps(self, kept: Any) -> Any:
         self.told = kept
         self.heard.set()
+        return iter(())
 
 
 class Apart(Counting):
@@ -83,6 +85,31 @@ async def test_more_users_than_fit_are_told_of(monkeypatch: pytest.MonkeyPatch, 
     for _ in range(2):
         await look()
     assert set(owners.asked[0]["fronts"].values()) == {"ada"} and caplog.text.count("it holds for 1") == 1
+
+
+async def test_owners_are_told_whose_queues_are_full_and_for_how_long(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    owners, counting = Owners(), Counting("ada")
+    look = made(owners, counting).look
+    await look()
+    assert owners.asked[0]["full"] == {} and owners.asked[0]["holds"] == 4.0, "it ends when nobody asks any more"
+    counting.full_makers = {"ada": "why", "bob": "why not"}
+    monkeypatch.setattr(kept_quotas, "MOST_FULL", 1)
+    for _ in range(2):
+        await look()
+    assert owners.asked[-1]["full"] == {"ada": "why"} and caplog.text.count("the queues of 2 users") == 1
+
+
+async def test_makers_that_no_answer_has_a_row_for_are_told_of(caplog: pytest.LogCaptureFixture):
+    class Crowded(Owners):
+        async def ask(self, question: Any) -> tuple[list[Any], list[Missing]]:
+            return [{"kept": {}, "untold": 7}], []
+
+    look = made(Crowded(), Counting()).look
+    for _ in range(2):
+        await look()
+    assert caplog.text.count("does not count what 7 users have made") == 1
 
 
 async def test_nobody_is_asked_without_a_limit(monkeypatch: pytest.MonkeyPatch):

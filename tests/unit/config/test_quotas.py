@@ -15,7 +15,7 @@ from broker.core.errors import ConfigError
         ("ada.max_connections", "user:NAME"), ("user:.max_connections", "user:NAME"),
         ("ip:10.0.0.1/8.max_connections", "host bits"), ("host:a b.max_connections", "virtual host"),
         ("user:*.max_logins", "keep him out"), ("host:shop.max_connections", "no such virtual host"),
-        ("user:ada.max_queues", "is of a virtual host"), ("ip:*.max_durable_subscriptions", "is of a virtual host"),
+        ("ip:*.max_queues", "no address' any more"), ("ip:*.max_durable_subscriptions", "no address' any more"),
             ("user:ada.max_things", "Settings of a quota"),
     ],
 )  # fmt: skip

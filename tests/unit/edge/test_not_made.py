@@ -18,10 +18,10 @@ def test_why_something_was_not_made():
     assert nobody.code is Code.NO_SUCH_DESTINATION and not denied
     lacking = not_made(usage, rights, "ada", "'x' does not exist", denied.append)
     assert lacking.code is Code.NOT_ALLOWED and "user 'ada' lacks" in lacking.detail and denied == ["create"]
-    quotas.keeps({"host:/": (1, 0, 0, 0)})
+    list(quotas.keeps({"host:/": (1, 0, 0, 0)}))
     assert not usage.creates()
     full = not_made(usage, rights, "ada", "'x' does not exist", denied.append)
     assert full.code is Code.QUOTA and "host:/ has 1 queues at most" in full.detail and denied == ["create"]
-    quotas.keeps({})
+    list(quotas.keeps({}))
     assert usage.creates()
     assert not_made(usage, rights, "ada", "'x' does not exist", denied.append).code is Code.NOT_ALLOWED

@@ -365,6 +365,14 @@ async def test_what_goes_to_one_destination_says_what_its_sender_wrote():
     assert b"original-destination" not in whole(part)[0] and b"destination:/queue/a\n" in whole(part)[0]
 
 
+async def test_what_is_sent_again_and_again_keeps_for_whom_it_makes_a_queue():
+    bench = Bench(CLASSIC, quotas={"user:*": {"max_queues": 9}})
+    session, _ = bench.session("classic")
+    session.receive(b"SEND\ndestination:/queue/a\nAMQ_SCHEDULED_PERIOD:1000\nAMQ_SCHEDULED_REPEAT:2\n\nx\0")
+    (part,) = bench.port.last(Transact).parts
+    assert part.maker == "anonymous" and b"maker=anonymous" in part.run.records[0], "where it rests, and where it goes"
+
+
 async def test_what_is_sent_again_and_again_goes_to_all_of_its_destinations():
     bench = Bench(CLASSIC)
     session, _ = bench.session("classic")

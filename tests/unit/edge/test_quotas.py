@@ -243,7 +243,7 @@ async def test_a_host_with_as_many_queues_as_it_may_have_uses_those_that_are_the
     send = b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0"
     session.receive(send)
     assert asked(own, Publish).create
-    own.edge.quotas.keeps({"host:/": (2, 0, 0, 0)})
+    list(own.edge.quotas.keeps({"host:/": (2, 0, 0, 0)}))
     session.receive(send)
     assert not asked(own, Publish).create and session.connected, "whether it is there only its owner knows"
     session.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
@@ -279,7 +279,7 @@ async def test_the_right_is_asked_for_first_and_the_quota_then(
     """Who may not make the queue at all was told of a quota, as if a larger one would help him."""
     own = Bench(quotas={"host:*": {"max_queues": 1}}, permissions={"#": rights})
     session, socket = connected(own)
-    own.edge.quotas.keeps({"host:/": (1, 0, 0, 0)})
+    list(own.edge.quotas.keeps({"host:/": (1, 0, 0, 0)}))
     session.receive(frame)
     command = asked(own, Publish if frame.startswith(b"SEND") else Subscribe)
     assert not command.create
@@ -291,11 +291,11 @@ async def test_the_right_is_asked_for_first_and_the_quota_then(
 async def test_a_subscriber_has_a_queue_of_his_own_and_is_refused_at_once():
     own = bench(host_each={"max_queues": 2})
     session, socket = connected(own)
-    own.edge.quotas.keeps({"host:/": (2, 0, 0, 0)})
+    list(own.edge.quotas.keeps({"host:/": (2, 0, 0, 0)}))
     session.receive(b"SUBSCRIBE\nid:1\ndestination:/topic/a\n\n\0")
     assert "host:/ has 2 queues at most" in refusal(socket)
     again, _ = connected(own)
-    own.edge.quotas.keeps({"host:/": (1, 0, 0, 0)})
+    list(own.edge.quotas.keeps({"host:/": (1, 0, 0, 0)}))
     again.receive(b"SUBSCRIBE\nid:1\ndestination:/topic/a\n\n\0")
     assert asked(own, Subscribe).create and again.connected
 
@@ -306,7 +306,7 @@ async def test_a_user_has_so_many_durable_subscriptions_and_comes_back_to_those(
     session.lost()
     assert own.edge.quotas.counted_users() == ["anonymous"] and own.edge.quotas.asks_owners, "he may come back"
     session, socket = connected(own)
-    own.edge.quotas.keeps({"user:anonymous": (0, 1, 0, 0)})
+    list(own.edge.quotas.keeps({"user:anonymous": (0, 1, 0, 0)}))
     session.has_client_id("anonymous")
     session.receive(b"SUBSCRIBE\nid:1\ndestination:/topic/a\ndurable-subscription-name:x\n\n\0")
     command = asked(own, Subscribe)
@@ -322,10 +322,10 @@ async def test_a_host_that_keeps_as_many_bytes_as_it_may_is_sent_nothing_more():
     for kept, limit in ((100, 60), "max_bytes"), ((60, 60), "max_memory_bytes"):
         own = bench(host_each={limit: 60})
         session, socket = connected(own)
-        own.edge.quotas.keeps({"host:/": (1, 0, 59, 59)})
+        list(own.edge.quotas.keeps({"host:/": (1, 0, 59, 59)}))
         session.receive(b"SEND\ndestination:/queue/a\n\nx\0")
         assert session.connected and asked(own, Publish)
-        own.edge.quotas.keeps({"host:/": (1, 0, *kept)})
+        list(own.edge.quotas.keeps({"host:/": (1, 0, *kept)}))
         session.receive(b"SEND\ndestination:/queue/a\n\nx\0")
         said, held = refusal(socket), kept[limit != "max_bytes"]
         assert limit in said and f"there are {held}" in said
@@ -334,9 +334,84 @@ async def test_a_host_that_keeps_as_many_bytes_as_it_may_is_sent_nothing_more():
         assert ({"quota": "host:*", "limit": limit}, 1.0) in found["stomp_quota_refused_total"]
 
 
+SEND = b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0"
+SUBSCRIBES = [b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0", b"SUBSCRIBE\nid:2\ndestination:/topic/a\n\n\0"]
+
+
+@pytest.mark.parametrize("limit", ["max_queues", "max_bytes", "max_memory_bytes"])
+async def test_commands_say_for_whom_queues_are_made_where_that_is_limited(limit: str):
+    own = bench(user_anonymous={limit: 5})
+    session, _ = connected(own)
+    session.receive(SEND)
+    assert asked(own, Publish).create == "anonymous" and asked(own, Publish).maker == "anonymous"
+    for frame in SUBSCRIBES:
+        session.receive(frame)
+        assert asked(own, Subscribe).maker == "anonymous" and asked(own, Subscribe).create is True
+    session.receive(b"BEGIN\ntransaction:t\n\n\0" + SEND.replace(b"receipt:1", b"transaction:t"))
+    assert [part.maker for part in session.transactions.get("t").parts] == ["anonymous"]
+    own.edge.limit({})
+    session.receive(SEND)
+    assert asked(own, Publish).create is True, "live"
+
+
+@pytest.mark.parametrize("table", [{"user_anonymous": {"max_connections": 9}}, {"host_each": {"max_queues": 9}}, {}])
+async def test_nobody_is_named_where_nothing_of_it_is_limited(table: dict[str, Any]):
+    own = bench(**table)
+    session, _ = connected(own)
+    session.receive(SEND + SUBSCRIBES[0])
+    assert asked(own, Publish).create is True and asked(own, Subscribe).maker == ""
+
+
+async def test_who_lacks_the_right_makes_nothing_for_himself_either():
+    own = Bench(quotas={"user:*": {"max_queues": 9}}, permissions={"#": {"send": "*"}})
+    session, _ = connected(own)
+    session.receive(SEND)
+    assert asked(own, Publish).create is False
+
+
+async def test_a_user_with_as_many_queues_as_he_may_have_uses_those_that_are_there():
+    own = bench(user_each={"max_queues": 2})
+    session, socket = connected(own)
+    list(own.edge.quotas.keeps({"user:anonymous": (2, 0, 0, 0), "host:/": (2, 0, 0, 0)}))
+    session.receive(SEND)
+    assert not asked(own, Publish).create and session.connected
+    session.refused(asked(own, Publish).seq, Code.NOT_ALLOWED, "'a' does not exist and would have to be created")
+    said = refusal(socket)
+    assert 'user:anonymous has 2 queues at most, and there are 2 (edge.quotas."user:*".max_queues)' in said
+
+
+async def test_a_user_whose_queues_are_full_sends_to_others_and_makes_none():
+    own = bench(user_each={"max_bytes": 60})
+    session, socket = connected(own)
+    list(own.edge.quotas.keeps({"user:anonymous": (1, 0, 60, 0), "user:eve": (1, 0, 59, 0)}))
+    text = own.edge.quotas.full_makers["anonymous"]
+    assert (
+        list(own.edge.quotas.full_makers) == ["anonymous"]
+        and ("user:anonymous has 60 bytes in the queues he has made at most, and there are 60") in text
+    )
+    session.receive(SEND)
+    assert session.connected and asked(own, Publish).create is False, "the queue may be somebody else's"
+    session.refused(asked(own, Publish).seq, Code.QUOTA, text)
+    assert text in refusal(socket)
+    again, socket = connected(own)
+    again.receive(SUBSCRIBES[1])
+    assert "bytes in the queues he has made" in refusal(socket), "what it would get would be more of it"
+    own.edge.limit({"user:*": {"max_bytes": 61}})
+    list(own.edge.quotas.keeps({"user:anonymous": (1, 0, 60, 0)}))
+    assert not own.edge.quotas.full_makers
+
+
+def test_thousands_of_users_are_gone_through_in_steps():
+    own = quotas({"user:*": {"max_bytes": 1}})
+    steps = len(list(own.keeps({f"user:u{n}": (1, 0, n, 0) for n in range(2001)})))
+    assert steps == 4 and len(own.full_makers) == 2000
+    (kept,) = [metric.samples for metric in own.metrics() if metric.name == "stomp_quota_kept"]
+    assert kept == [({"quota": "user:*", "limit": "max_bytes"}, float(sum(range(2001))))]
+
+
 def test_what_is_kept_counts_for_who_comes_later_and_for_other_limits():
     own = quotas({"host:*": {"max_queues": 5}})
-    own.keeps({"host:shop": (5, 0, 0, 0), "host:/": (1, 0, 0, 0)})
+    list(own.keeps({"host:shop": (5, 0, 0, 0), "host:/": (1, 0, 0, 0)}))
     usage = own.usage("ada", "shop", "::1")
     assert usage is not None and not usage.creates()
     own.replace({"host:*": {"max_queues": 6}})

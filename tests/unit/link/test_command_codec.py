@@ -56,7 +56,7 @@ def commands():
     run = run_of(b"one", b"two", lines=b"a:b\n", flags=DURABLE, priority=7, expires=5)
     subscribe = Subscribe(
         3, 9, 5 << 8 | 3, 4, "a", Routing.MULTICAST, AckMode.INDIVIDUAL, queue="q", durable=True, selector="x>1",
-        credit_messages=10, credit_bytes=20, room=30, overhead=40, priority=-5, create=False,
+        credit_messages=10, credit_bytes=20, room=30, overhead=40, priority=-5, create=False, maker="ada",
     )  # fmt: skip
     resumed = Subscribe(3, 9, 5 << 8 | 3, 4, "a", Routing.ANYCAST, AckMode.AUTO)
     resumed.confirm = True
@@ -64,6 +64,7 @@ def commands():
     resumed.resume = Resume([(5, 9), (1, 1)], [(10, 20)], {7: 2, 1: 1}, [(6, 7)])
     return [
         Publish(3, 9, 5 << 8 | 3, "addr", Routing.ANYCAST, run, "q", False, (TOKEN, 5)),
+        Publish(3, 9, 5 << 8 | 3, "addr", Routing.ANYCAST, run, "q", "ada"),
         subscribe,
         resumed,
         Unsubscribe(3, 9, 1 << 8 | 3, 4, "a", "queue"),

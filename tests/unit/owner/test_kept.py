@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from broker.owner.shard import kept
-from broker.owner.shard.kept import kept_of_slot, lengths_of, sum_of, user_of
+from broker.owner.shard.kept import kept_of_slot, lengths_of, side_by_side, summed, user_of
 from broker.owner.shard.views import Views
 from tests.unit.engine.world import MULTICAST, World, bodies
 
@@ -74,7 +76,49 @@ def test_a_long_name_costs_no_more_than_a_short_one():
     assert Fronts.asked <= len(FRONTS)
 
 
-def test_sums_are_over_slots():
-    assert sum_of([{"host:/": [1, 0, 2, 2]}, {"host:/": [1, 1, 3, 0], "user:a": [0, 1, 0, 0]}]) == {
-        "host:/": [2, 1, 5, 2], "user:a": [0, 1, 0, 0]
-    }  # fmt: skip
+SLOTS = [{"host:/": [1, 0, 2, 2]}, {"host:/": [1, 1, 3, 0], "user:a": [0, 1, 0, 0]}]
+
+
+def ended(steps: Generator[None, None, Any]) -> Any:
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(steps)
+    return end.value.value
+
+
+def test_sums_are_over_slots_and_change_nothing_of_them():
+    for _ in range(2):
+        assert ended(summed(SLOTS)) == ({"host:/": [2, 1, 5, 2], "user:a": [0, 1, 0, 0]}, 0)
+    assert side_by_side([side_by_side([SLOTS[:1]]), SLOTS[1:]]) == SLOTS
+
+
+def test_many_rows_are_summed_in_steps_and_those_beyond_are_told_of(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kept, "ROWS", 10)
+    monkeypatch.setattr(kept, "MOST_ROWS", 40)
+    slots = [{f"user:{user}": [1, 0, 2, 2] for user in range(50)}] * 2
+    assert len(list(summed(slots))) == 10
+    sums, untold = ended(summed(slots))
+    assert len(sums) == 40 and untold == 10 and set(map(tuple, sums.values())) == {(2, 0, 4, 4)}
+
+
+def test_queues_and_their_bytes_count_for_who_has_made_them():
+    world = World()
+    world.publish("q", *bodies(3), durable=True, create="ada")
+    world.subscribe(1, "news", routing=MULTICAST, maker="ada")
+    world.publish("other", b"x", create="bob")
+    world.publish("q", b"more", create="bob")
+    world.publish("nobodys", b"x")
+    world.settle_down()
+    told: list[Any] = []
+    shard = SimpleNamespace(
+        engines={7: world.engine}, full_makers=SimpleNamespace(told=lambda *said: told.append(said))
+    )
+    views = Views(shard, SimpleNamespace(wall_ms=lambda: 0, monotonic=lambda: 0), later=lambda *_: None)
+    answer = ended(views.answer({"kind": "kept", "fronts": {}, "full": {"ada": "why"}, "holds": 4.0}))
+    assert told == [({"ada": "why"}, 4.0)] and answer["untold"] == 0
+    rows = answer["kept"]
+    assert rows["user:ada"][:2] == [2, 0] and rows["user:bob"][:2] == [1, 0] and rows["host:/"][0] == 4
+    assert rows["host:/"][2] > rows["user:ada"][2] > rows["user:bob"][2] > 0, "also what others sent there"
+    assert ended(views.answer({"kind": "kept", "fronts": {}}))["kept"] is rows, "nothing has happened"
+    world.publish("other", b"x")
+    assert ended(views.answer({"kind": "kept", "fronts": {}}))["kept"]["user:bob"][2] > rows["user:bob"][2]

@@ -1,0 +1,153 @@
+"""Queues of users: who made them is kept, and nobody sends there where that user may keep no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.core.address import Routing
+from broker.core.commands import Decide, Prepare, Publish
+from broker.core.errors import Code
+from broker.core.records import MetaRecord
+from broker.engine.publishing.recurrence import Recurrence, split
+
+from .world import ANYCAST, MULTICAST, UNSET, World, got, refused, run_of
+
+WHY = "user:ada has 9 bytes"
+
+
+def makers(world: World) -> dict[str, str]:
+    return {queue.name: queue.maker for queue in world.engine._slot.queues.values() if not queue.hidden}
+
+
+def full(world: World, *users: str) -> None:
+    world.engine._slot.budget.fill_makers(dict.fromkeys(users, WHY))
+
+
+def codes(effects: list[Any]) -> list[tuple[Code, str]]:
+    return [(effect.code, effect.detail) for effect in effects if hasattr(effect, "detail")]
+
+
+def restarted(world: World, how: str) -> None:
+    while world.log and world.log[-1][0] > world.committed:
+        world.commit()
+    if how == "snapshot":
+        others = [each for each in world.log if not isinstance(each[1], MetaRecord)]
+        world.log = [(0, record) for record in world.engine.snapshot()] + others
+    world.restart()
+
+
+@pytest.mark.parametrize("how", ["here", "restart", "snapshot"])
+def test_what_a_command_makes_is_his_and_stays_so(how: str):
+    world = World()
+    world.publish("q", b"1", durable=True, create="ada")
+    world.publish("q", b"2", durable=True, create="bob")
+    world.publish("f", b"1", durable=True, queue="own", create="ada")
+    world.subscribe(1, "r", maker="ada")
+    world.subscribe(2, "news", routing=MULTICAST, queue="ada.news", durable=True, maker="ada")
+    world.publish("plain", b"1", durable=True)
+    world.settle_down()
+    if how != "here":
+        restarted(world, how)
+    assert makers(world) == {"q": "ada", "own": "ada", "r": "ada", "ada.news": "ada", "plain": ""}
+
+
+def test_a_queue_that_goes_with_its_consumer_is_his_and_has_no_record():
+    world = World()
+    world.subscribe(1, "news", routing=MULTICAST, maker="ada", create=True)
+    world.subscribe(2, "news", routing=MULTICAST, maker="bob", create=False)
+    assert sorted(makers(world).values()) == ["ada", "bob"], "one of its own is made in any case"
+    assert not world.engine._slot.addresses["news"].rules, "nobody can name them, so nobody is asked"
+
+
+def test_records_of_nobodys_queues_are_as_they_were():
+    """Owners of before read them, and so do those of later."""
+    world = World()
+    world.publish("q", b"1", durable=True)
+    (record,) = [r for _, r in world.log if isinstance(r, MetaRecord) and r.kind == "queue"]
+    assert "maker" not in record.data
+
+
+@pytest.mark.parametrize(
+    ("to", "taken"),
+    [
+        ({"address": "q"}, False), ({"address": "q", "routing": UNSET}, False), ({"address": "q", "queue": "q"}, False),
+        ({"address": "news", "queue": "ada.news", "routing": UNSET}, False), ({"address": "bobs"}, True),
+        ({"address": "news", "routing": MULTICAST}, True), ({"address": "plain"}, True), ({"address": "new"}, True),
+    ],
+)  # fmt: skip
+def test_nobody_sends_to_queues_of_who_is_full_by_their_names(to: dict[str, Any], taken: bool):
+    world = World()
+    world.publish("q", b"1", create="ada")
+    world.publish("bobs", b"1", create="bob")
+    world.publish("plain", b"1")
+    world.subscribe(2, "news", routing=MULTICAST, queue="ada.news", durable=True, maker="ada")
+    world.settle_down()
+    full(world, "ada")
+    told = world.publish(to["address"], b"x", queue=to.get("queue"), routing=to.get("routing", ANYCAST), seq=5)
+    assert codes(told) == ([] if taken else [(Code.QUOTA, WHY)])
+    assert world.engine._slot.counters.refused_quota == (not taken)
+    full(world)
+    assert not refused(world.publish(to["address"], b"x", queue=to.get("queue"), routing=to.get("routing", ANYCAST)))
+
+
+def test_what_the_broker_itself_brings_is_never_refused():
+    world = World()
+    world.publish("q", b"1", create="ada")
+    full(world, "ada")
+    command = Publish(7, 0, 0, "q", ANYCAST, run_of(b"dead letter"))
+    assert not refused(world.do(command))
+    world.subscribe(1, "q")
+    world.settle_down()
+    assert got(world.effects, 1) == [b"1", b"dead letter"]
+
+
+def test_a_full_queue_is_asked_before_a_restart_and_after_it():
+    world = World()
+    world.publish("q", b"1", durable=True, create="ada")
+    world.settle_down()
+    restarted(world, "restart")
+    full(world, "ada")
+    assert codes(world.publish("q", b"2", durable=True)) == [(Code.QUOTA, WHY)]
+
+
+def test_an_address_is_plain_again_when_his_queue_has_gone():
+    world = World()
+    world.publish("q", b"1", queue="ada's", create="ada")
+    world.publish("q", b"1", queue="nobody's")
+    assert world.engine._slot.addresses["q"].rules is not None
+    world.subscribe(1, "q", queue="ada's", routing=UNSET)
+    world.settle_down()
+    world.unsubscribe(1, address="q")
+    world.tick(60_000)
+    assert list(makers(world)) in (["nobody's"], [])
+    if "q" in world.engine._slot.addresses:
+        assert world.engine._slot.addresses["q"].rules is None
+
+
+@pytest.mark.parametrize("how", ["here", "restart", "snapshot"])
+def test_a_prepared_part_keeps_for_whom_it_makes(how: str):
+    world = World()
+    part = Publish(7, 1, 0, "q", ANYCAST, run_of(b"1", durable=True), None, "ada")
+    world.do(Prepare(7, 50, 1, "t1", 99, [part]))
+    if how != "here":
+        restarted(world, how)
+    full(world, "ada")
+    world.do(Decide(7, 50, 2, "t1", True))
+    assert makers(world) == {"q": "ada"}, "what has been decided is carried out"
+
+
+def test_a_transaction_is_refused_as_a_whole():
+    world = World()
+    world.publish("q", b"1", create="ada")
+    full(world, "ada")
+    parts = [Publish(7, 1, 0, name, ANYCAST, run_of(b"x", durable=True)) for name in ("plain", "q")]
+    assert codes(world.do(Prepare(7, 50, 1, "t1", 99, parts))) == [(Code.QUOTA, WHY)]
+    assert list(makers(world)) == ["q"]
+
+
+def test_what_is_sent_again_and_again_keeps_for_whom_it_makes():
+    for create in (True, False, "ada & eve"):
+        found, _ = split(Recurrence("q", Routing.ANYCAST, create=create, period=5).lines() + b"\n\nx")
+        assert found is not None and found.create == create
