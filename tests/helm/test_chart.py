@@ -99,6 +99,19 @@ def test_pods_are_restricted(render, values):
             assert "readinessProbe" in container
 
 
+def test_what_an_uninstallation_takes_with_it(render, tmp_path):
+    for told in (True, False):
+        values = tmp_path / f"{told}.yaml"
+        values.write_text(f"uninstall: {{deleteClaims: {str(told).lower()}}}\ncrds: {{keep: false}}\n")
+        made = {(each["kind"], each["metadata"]["name"]): each for each in documents(render(values, True).text)}
+        broker = yaml.safe_load(made["ConfigMap", "shop-resources"]["data"]["broker.yaml"])
+        etcd = made["StatefulSet", "shop-etcd"]["spec"]
+        assert (broker["spec"]["owners"].get("storage") == {"whenDeleted": "Delete"}) is told
+        assert (etcd.get("persistentVolumeClaimRetentionPolicy", {}).get("whenDeleted") == "Delete") is told
+        kinds = [each for (kind, _), each in made.items() if kind == "CustomResourceDefinition"]
+        assert kinds and not any("annotations" in each["metadata"] for each in kinds)
+
+
 def test_the_archive_is_restricted_too_and_sees_no_key(render):
     (job,) = [each for each in documents(render(HERE / "values" / "archive.yaml", True, *NO_CRDS).text)
               if each["kind"] == "CronJob"]  # fmt: skip

@@ -29,7 +29,7 @@ KINDS = (
 
 class Refusing(Server):
     """refuses: kind → HTTP status of an answer to its apply. claims: sizes of the owners' claims; classes, phases:
-    theirs, where they are not none and Bound. pods: as they are."""
+    theirs, where they are not none and Bound; owners: their owner references. pods: as they are."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,6 +38,7 @@ class Refusing(Server):
         self.claims: list[str] = []
         self.classes: list[str] = []
         self.phases: list[str] = []
+        self.owners: dict[str, list[Table]] = {}
         self.pods: list[Table] = []
         self.secrets: dict[str, Table] = {}
 
@@ -60,14 +61,19 @@ class Refusing(Server):
             if self.classes:
                 spec["storageClassName"] = self.classes[n]
             status = {"phase": self.phases[n] if self.phases else "Bound"}
-            meta = {"name": f"data-stomp-owner-{n}", "namespace": namespace}
+            name = f"data-stomp-owner-{n}"
+            meta = {"name": name, "namespace": namespace, "ownerReferences": self.owners.get(name, [])}
             items.append({"metadata": meta, "spec": spec, "status": status})
         return {"items": items}
 
     async def merge(self, api_version: str, kind: str, namespace: str, name: str, patch: Table) -> Table:
         if status := self.refuses.get(kind):
             raise KubeError(status, "the storageclass that provisions the pvc must support resize")
-        self.writes.append(f"{name} {patch['spec']['resources']['requests']['storage']}")
+        if "spec" in patch:
+            self.writes.append(f"{name} {patch['spec']['resources']['requests']['storage']}")
+        else:
+            self.owners[name] = patch["metadata"]["ownerReferences"]
+            self.writes.append(f"{name} goes with {[one['kind'] for one in self.owners[name]]}")
         return {}
 
 

@@ -131,3 +131,23 @@ async def test_the_claim_of_a_removed_owner_goes_only_when_it_is_known_to_keep_n
     live = {"spec": {"replicas": 3}, "status": {"replicas": 0}}
     await Disks(bench.server).settle(broker, broker.spec(BrokerSpec), live, Scaling(3, reason=""), keeping)
     assert deleted == gone
+
+
+async def test_claims_go_with_the_broker_where_that_is_wanted(bench):
+    """`helm uninstall` left them in any case. By owner reference: a StatefulSet that somebody deletes takes none."""
+    await bench.workloads.broker(bench.put(BROKER))
+    bench.server.claims = ["10Gi"] * 3
+    bench.server.owners = {"data-stomp-owner-1": [{"kind": "Other", "uid": "x"}]}
+    bench.server.writes.clear()
+    await bench.workloads.broker(bench.put(BROKER))
+    assert bench.server.writes == [], "the default: they stay"
+    thrown_away = bench.put(BROKER, **storage(whenDeleted="Delete"))
+    await bench.workloads.broker(thrown_away)
+    ours = [f"data-stomp-owner-{n} goes with {['Other', BROKER] if n == 1 else [BROKER]}" for n in range(3)]
+    assert bench.server.writes == ours
+    assert bench.server.owners["data-stomp-owner-0"][0]["uid"] == thrown_away.uid
+    await bench.workloads.broker(thrown_away)
+    assert len(bench.server.writes) == 3
+    bench.server.writes.clear()
+    await bench.workloads.broker(bench.put(BROKER, **storage(whenDeleted="Retain")))
+    assert bench.server.writes == [f"data-stomp-owner-{n} goes with {['Other'] if n == 1 else []}" for n in range(3)]

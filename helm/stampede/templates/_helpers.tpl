@@ -196,6 +196,7 @@ imagePullSecrets:
 {{- with include "stampede.metricsSecret" . }}{{ $_ := set $scrapers "tokenSecretName" . }}{{ end -}}
 {{- $_ := set $spec "scrapers" $scrapers -}}
 {{- if .Values.operator.readNodes }}{{ $_ := set $spec "zonesFromNodes" true }}{{ end -}}
+{{- if .Values.uninstall.deleteClaims }}{{ $_ := set $spec "owners" (dict "storage" (dict "whenDeleted" "Delete")) }}{{ end -}}
 {{- mergeOverwrite $spec (deepCopy .Values.broker.spec) | toYaml -}}
 {{- end -}}
 

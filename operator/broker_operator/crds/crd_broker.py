@@ -37,6 +37,11 @@ def _storage() -> Schema:
         "whenScaled": word(
             "What becomes of the claim of an owner that was removed (it is empty then).", ("Retain", "Delete"), "Retain"
         ),
+        "whenDeleted": word(
+            "What becomes of the claims when the StompBroker is deleted. Delete: all messages go with it.",
+            ("Retain", "Delete"),
+            "Retain",
+        ),
     }
     return table("Disks of the owners.", properties, default={})
 

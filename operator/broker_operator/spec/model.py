@@ -139,6 +139,7 @@ class Storage(_Spec, frozen=True):
     size: str = "10Gi"
     storage_class_name: str = ""
     when_scaled: str = "Retain"
+    when_deleted: str = "Retain"
 
 
 class RebalanceSpec(_Spec, frozen=True):

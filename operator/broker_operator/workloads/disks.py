@@ -1,6 +1,8 @@
 """Claims of a broker's owners: they grow with the spec, and come of the StorageClass that it names.
 
-Rule: a claim that may hold a message is never deleted here. Kubernetes changes neither the class of a claim nor the
+Rule: a claim that may hold a message is never deleted here. Where the spec says that claims go with the StompBroker,
+Kubernetes takes them when that is gone: by their owner reference, so a StatefulSet that somebody deletes takes none.
+Kubernetes changes neither the class of a claim nor the
 template that a StatefulSet makes claims from: so the StatefulSet is made anew around its pods, which go on, and whoever
 takes a claim away then gets one of the new class (docs/runbooks/disks.md). Must not know what is on a disk.
 """
@@ -33,12 +35,9 @@ class Disks:
         if live is None:
             return None
         storage, name = spec.owners.storage, resource.id.name
-        made = _template(live).get("resources", {}).get("requests", {}).get("storage")
         gone = step.reason == "" and int(live.get("status", {}).get("replicas", 0)) <= spec.owners.replicas
         delete = storage.when_scaled == "Delete" and gone and keeping is not None
         size = owners.quantity(storage.size)
-        if made and owners.quantity(made) >= size and not delete and not storage.storage_class_name:
-            return None
         selector = ",".join(f"{key}={value}" for key, value in names.selector(name, "owner").items())
         answer = await self._kube.read_list("v1", "PersistentVolumeClaim", resource.id.namespace, selector)
         elsewhere: dict[str, str] = {}
@@ -52,12 +51,25 @@ class Disks:
                 log.info("claim %s of a removed owner is deleted", claim_name)
                 await self._kube.delete(claim)
                 continue
+            await self._go_with(resource, claim, storage.when_deleted == "Delete")
             there = claim["spec"].get("storageClassName", "")
             if named := storage.storage_class_name not in ("", there) and ordinal < spec.owners.replicas:
                 elsewhere[claim_name] = there
             if owners.quantity(claim["spec"]["resources"]["requests"]["storage"]) < size:
                 await self._grow(claim, storage.size, leaves=named)
         return _placed(storage.storage_class_name, elsewhere) if storage.storage_class_name else None
+
+    async def _go_with(self, resource: Resource, claim: Table, goes: bool) -> None:
+        """Whether it goes with the StompBroker. Raises KubeError."""
+        meta = claim["metadata"]
+        there = meta.get("ownerReferences") or []
+        others = [one for one in there if one.get("uid") != resource.uid]
+        if goes == (len(others) < len(there)):
+            return
+        ours = [{**resource.reference(), "controller": False}] if goes else []
+        log.info("claim %s %s with %s", meta["name"], "goes" if goes else "does not go", resource.id)
+        patch = {"metadata": {"ownerReferences": [*others, *ours], "resourceVersion": meta.get("resourceVersion")}}
+        await self._kube.merge("v1", "PersistentVolumeClaim", meta["namespace"], meta["name"], patch)
 
     async def _grow(self, claim: Table, size: str, *, leaves: bool) -> None:
         """leaves: it is to be moved to another class; maybe because its own does not let it grow. Raises KubeError."""
