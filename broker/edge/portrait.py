@@ -1,6 +1,6 @@
 """Connections as operators see them: rows of a list, one in detail, totals.
 
-Rule: answers are JSON, worked out in steps of a millisecond; reads sessions and changes nothing, but for disconnect(),
+Rule: answers are JSON, worked out in pieces; reads sessions and changes nothing, but for disconnect(),
 which ends one as any other error would. Must not know who asks.
 """
 

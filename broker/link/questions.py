@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from broker.rpc.v1 import link_pb2 as pb
+from broker.seams.steps import portion
 
 log = logging.getLogger("stampede.link")
 
@@ -63,9 +64,11 @@ class Asked:
 class OperatorAnswers:
     """The end of who is asked: an owner, or an edge. Until open() it is not ready to answer anything."""
 
-    def __init__(self, schedule: Callable[[Callable[[], None]], Any]) -> None:
+    def __init__(self, schedule: Callable[[Callable[[], None]], Any], now: Callable[[], float]) -> None:
+        """now: seconds."""
         self._view: View | None = None
         self._schedule = schedule
+        self._now = now
         self._under_way: Counter[str] = Counter()
         """Who asks → its questions that are worked out."""
 
@@ -90,7 +93,7 @@ class OperatorAnswers:
 
     def _step(self, edge: str, work: Generator[None, None, dict[str, Any]], id: int, send: Tell) -> None:
         try:
-            next(work)
+            portion(work, self._now)
         except StopIteration as end:
             self._over(edge)
             self._tell(send, id, msgspec.json.encode(end.value), "")
@@ -99,7 +102,7 @@ class OperatorAnswers:
             log.exception("a question of an operator failed")
             self._tell(send, id, b"", "internal error; its log says more")
         else:
-            # One step in each turn of the loop.
+            # One portion in each turn of the loop.
             self._schedule(lambda: self._step(edge, work, id, send))
 
     def _over(self, edge: str) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from broker.core.metrics import Histogram, Metric
 
@@ -38,8 +38,23 @@ SLOW_S = 0.05
 """A step of this length is named: everybody on this loop has waited for it."""
 EVERY_S = 1.0
 """So often a kind of step is complained of at most."""
+PORTION_S = 0.0001
+"""Of work for people that is done in pieces: so long a message waits for a portion of it, and it passes the loop five
+times on its way."""
+PORTION = 64
+"""Pieces of one, whatever the clock says: in simulations it stands still."""
 MARK_S = 0.01
 """So old a look at the time of the processor may be when a step begins."""
+
+
+def portion(work: Iterator[object], now: Callable[[], float]) -> None:
+    """As many pieces as PORTION_S has room for, one at least: what a piece takes depends on what the caches still hold,
+    some microseconds or a hundred. Raises StopIteration with what `work` returns."""
+    until = now() + PORTION_S
+    for _ in range(PORTION):
+        next(work)
+        if now() >= until:
+            return
 
 
 class Mark:

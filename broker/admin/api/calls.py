@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from broker.core.errors import RefusedError
-from broker.seams.steps import StepKindStats
+from broker.seams.read_turns import ReadTurns
+from broker.seams.steps import StepKindStats, portion
 
 from . import audit
 from .access import SAFE, Gate, Who
@@ -31,6 +33,8 @@ _log = logging.getLogger("stampede.admin")
 MAX_BODY = 1024 * 1024
 """Bytes of the body of a request."""
 DRY_RUN = "dry_run"
+_UNHURRIED: ContextVar[bool] = ContextVar("unhurried", default=False)
+"""What this task asks nobody waits for: it is looked at again and again."""
 DOTS = (".", "..")
 """What a URL cannot name."""
 
@@ -84,6 +88,7 @@ class Caller:
     def __init__(self, gate: Gate, steps: StepKindStats) -> None:
         self._gate = gate
         self._steps = steps
+        self._turns = ReadTurns(steps.now)
 
     def serve(self, route: ApiOp) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler of aiohttp for a route."""
@@ -109,6 +114,7 @@ class Caller:
 
     async def ask(self, op: ApiOp, who: Who, path: dict[str, str], query: dict[str, Any]) -> Any:
         """What a GET answers, or the document of its problem."""
+        _UNHURRIED.set(True)
         try:
             return await op.handler(Call(who, path, query, {}, watched=True))
         except Exception as error:
@@ -127,14 +133,17 @@ class Caller:
 
     async def work(self, work: Work) -> Answer:
         """Carries it out with turns of the loop in between."""
-        steps = self._steps
+        steps, unhurried = self._steps, _UNHURRIED.get()
         try:
             while True:
+                if unhurried:
+                    await self._turns.next()
                 began = steps.begin()
-                next(work)
+                portion(work, steps.now)
                 if steps.took(began):
                     steps.tell("/api/v1")
-                await asyncio.sleep(0)
+                if not unhurried:
+                    await asyncio.sleep(0)
         except StopIteration as end:
             answer: Answer = end.value
             return answer

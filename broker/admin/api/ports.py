@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 Question = Mapping[str, Any]
 Answer = dict[str, Any]
 Work = Generator[None, None, Answer]
-"""An answer in steps of a millisecond."""
+"""An answer in pieces of some microseconds (core/pages.py)."""
 
 May = Sequence[tuple[str, bool]]
 """Patterns of addresses and whether somebody may manage them, from specific to general: the first that matches

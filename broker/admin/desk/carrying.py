@@ -19,12 +19,13 @@ from broker.core.commands import Command, Publish, Settle, Transact
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of
 from broker.core.message import Run
-from broker.core.pages import ROWS
 from broker.selector import compile, conjunction
 
 from .desk import Desk, Errand, ErrandFeed
 from .letters import DeadLetterOrigin, from_elsewhere, onward, origin, outdated, row, stored, unlabelled
 
+LOOKS = 50
+"""Messages looked at in one step."""
 BATCH = 1000
 """Messages of one transaction."""
 BATCH_BYTES = 2 * 1024 * 1024
@@ -377,7 +378,7 @@ async def preview(
                     report.stops()
                     return
                 report.sees(source.slot, run, at, _hindrance(order, run, at))
-                if not report.looked % ROWS:
+                if not report.looked % LOOKS:
                     await asyncio.sleep(0)
         if not report.cut and (feed.why or not feed.ended):
             report.stops()

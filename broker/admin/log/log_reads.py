@@ -41,11 +41,11 @@ from broker.rpc.v1 import log_reads_pb2 as pb
 from broker.seams import grpc_ends
 from broker.seams.clock import Clock
 from broker.seams.files import read_whole
+from broker.seams.read_turns import ReadTurns
 
 from .log_keeping import LogRetention
 from .log_rows import HIDDEN, VIEWS, Queue, QueueNames, Wanted, batch, rows
 from .log_scan import answers
-from .read_turns import ReadTurns
 
 log = logging.getLogger("stampede.reads")
 

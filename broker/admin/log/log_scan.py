@@ -20,9 +20,9 @@ from broker.journal.log import format as f
 from broker.journal.reads.history import History
 from broker.journal.reads.scanning import FoundRecord, SlotPart, remember, scan
 from broker.rpc.v1 import log_reads_pb2 as pb
+from broker.seams.read_turns import ReadTurns
 
 from .log_rows import HIDDEN, QueueNames, Wanted
-from .read_turns import ReadTurns
 
 TURNS: Final = 512
 """Turns after which there is an answer, also an empty one."""

@@ -39,6 +39,7 @@ from broker.seams.clock import SystemClock
 from broker.seams.entropy import number, token
 from broker.seams.files import temporary_file
 from broker.seams.memory import growth
+from broker.seams.steps import portion
 from broker.seams.stream import Ended
 
 from ..process import process
@@ -204,7 +205,7 @@ class EdgeWorker:
         work = self._clients.answer(question)
         while True:
             try:
-                next(work)
+                portion(work, self.clock.monotonic)
             except StopIteration as end:
                 return end.value
             await asyncio.sleep(0)

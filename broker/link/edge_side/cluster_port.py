@@ -126,7 +126,7 @@ class ClusterPort:
         )  # fmt: skip
         self.unreached = self._routes.unreached
         self.ask, self.unserved, self.ask_edges = self._routes.ask, self._routes.unserved, self._routes.ask_edges
-        self.answers = OperatorAnswers(schedule)
+        self.answers = OperatorAnswers(schedule, clock.monotonic)
         """To other edges."""
         self._uploads = Uploads(
             self._routes, keeper, schedule, later, self.stats, self._outages.watch, self._outages.unavailable,

@@ -114,7 +114,7 @@ class LinkServer:
         """… and some of it was let in in this step."""
         self._closed = ""
         self._own: EffectListener | None = None
-        self.answers = OperatorAnswers(schedule)
+        self.answers = OperatorAnswers(schedule, clock.monotonic)
         """To operators."""
         self._relay = EdgeRelay(later)
         self._farewells = Farewells(

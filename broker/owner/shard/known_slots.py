@@ -22,9 +22,7 @@ from broker.seams.clock import Later
 QUESTIONS: Final = 8
 FORGET_S: Final = 10.0
 GROUP: Final = 16
-"""Slots whose findings are joined, and given back, in one step: a page of each is 500 entries at most."""
-PASSED: Final = 128
-"""Slots at rest that are passed in one step: half a microsecond each."""
+"""Slots whose findings are joined in one step: a page of each is 500 entries at most."""
 FREES_S: Final = 0.01
 """Between two steps of giving back."""
 
@@ -91,13 +89,13 @@ class KnownSlots:
         join   makes one finding of several (of none, too), which is joined with others again. What it is given, and
         what is returned, is kept: nobody may change it."""
         before = self._known.get(question)
-        known = {each.led.number: each for group in before.groups for each in group.slots} if before is not None else {}
+        known = _found_before(before)
         groups: list[KnownGroup] = []
         looked = before is None
-        for start, some in _groups(list(slots)):
+        for some in _groups(list(slots)):
             after: list[KnownSlot] = []
             for led in some:
-                found = known.get(led.number)
+                found = known(led, len(groups), len(after))
                 if found is None or found.led is not led or found.state != _state(led):
                     # Begun with what is so now: what happens between the steps makes it old at once.
                     state = _state(led)
@@ -110,9 +108,7 @@ class KnownSlots:
                 looked = True
                 yield  # the join is a step of its own, and so is what is made of it
                 groups.append(KnownGroup(after, join([each.found for each in after])))
-                yield
-            if not (start + GROUP) % PASSED:
-                yield
+            yield
         if before is None or looked or len(groups) != len(before.groups):
             yield
             joined = join([group.joined for group in groups])
@@ -122,9 +118,10 @@ class KnownSlots:
         if self._later is not None:
             self._keep(question, KnownAnswer(self._now(), groups, joined))
             return joined
-        # To give 100,000 entries back at once would be a step of 5 ms.
-        while groups:
-            groups.pop()
+        given_up = deque(groups)
+        del groups[:]
+        while given_up:
+            _give_back(given_up)
             yield
         return joined
 
@@ -142,9 +139,8 @@ class KnownSlots:
             self._free()
 
     def _free(self) -> None:
-        """A group at a time: all of an answer may be 100,000 entries, which take 15 ms to give back."""
         if self._given_up:
-            self._given_up.popleft()
+            _give_back(self._given_up)
         if self._given_up and self._later is not None:
             self._later(FREES_S, self._free)
 
@@ -163,8 +159,33 @@ class KnownSlots:
         self._forget_soon()
 
 
-def _groups(slots: list[Led]) -> Iterable[tuple[int, list[Led]]]:
-    return [(start, slots[start : start + GROUP]) for start in range(0, len(slots), GROUP)]
+def _groups(slots: list[Led]) -> Iterable[list[Led]]:
+    return [slots[start : start + GROUP] for start in range(0, len(slots), GROUP)]
+
+
+def _give_back(given_up: deque[KnownGroup]) -> None:
+    """What was found in one slot. All of an answer may be 100,000 entries, which take 15 ms to give back, and those of
+    a group 5 where no cache holds them any more."""
+    if given_up[0].slots:
+        given_up[0].slots.pop()
+    else:
+        given_up.popleft()
+
+
+def _found_before(before: KnownAnswer | None) -> Callable[[Led, int, int], KnownSlot | None]:
+    """What was found in a slot before, by where it would stand if the slots were the same: nearly always they are, and
+    to list all of them by number is dearer than what most questions cost."""
+    groups = before.groups if before is not None else []
+    by_number: dict[int, KnownSlot] = {}
+
+    def known(led: Led, group: int, at: int) -> KnownSlot | None:
+        if group < len(groups) and at < len(groups[group].slots) and groups[group].slots[at].led is led:
+            return groups[group].slots[at]
+        if groups and not by_number:
+            by_number.update((each.led.number, each) for one in groups for each in one.slots)
+        return by_number.get(led.number)
+
+    return known
 
 
 def _same(before: Sequence[KnownSlot], after: Sequence[KnownSlot]) -> bool:

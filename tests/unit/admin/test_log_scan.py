@@ -10,11 +10,11 @@ import pytest
 from broker.admin.log import log_scan
 from broker.admin.log.log_rows import HIDDEN, QueueNames, Wanted
 from broker.admin.log.log_scan import answers
-from broker.admin.log.read_turns import ReadTurns
 from broker.core.errors import OffsetExpired
 from broker.core.records import DELIVERED, GroupRecord, Left, SettleRecord
 from broker.journal.log import format as f
 from broker.journal.reads.scanning import SlotPart
+from broker.seams.read_turns import ReadTurns
 from tests.unit.admin.reading_world import Clock, message, queue, written
 from tests.unit.journal.support import meta
 

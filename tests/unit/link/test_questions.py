@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import count
 
 from broker.core.address import Routing
 from broker.core.commands import Act, Manage
@@ -17,7 +18,7 @@ class Pair:
     def __init__(self) -> None:
         self.steps: deque = deque()
         self.asked = Asked()
-        self.answers = OperatorAnswers(self.steps.append)
+        self.answers = OperatorAnswers(self.steps.append, count().__next__)
         self.got: list[tuple[bytes | None, str]] = []
 
     def ask(self, question: bytes, edge: str = "e1") -> None:

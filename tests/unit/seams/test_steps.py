@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from broker.seams.steps import BOUNDS_S, EVERY_S, MARK_S, SLOW_S, StepKindStats, Steps
+from broker.seams.steps import BOUNDS_S, EVERY_S, MARK_S, PORTION, PORTION_S, SLOW_S, StepKindStats, Steps, portion
 
 TINY = 1 / 1024
 """Exact in binary, as are its sums: bounds are met, not nearly met."""
@@ -120,3 +120,26 @@ def test_all_kinds_are_metrics(machine, steps):
     assert found["stomp_step_longest_seconds"] == {"turn": 0.5, "read": 0.0}
     assert found["stomp_steps_slow_total"] == {"turn": 1.0, "read": 0.0}
     assert sum(found["stomp_step_seconds"]["turn"][1]) == 1
+
+
+def test_a_portion_ends_with_its_time_or_its_pieces(machine):
+    done = []
+
+    def work(seconds: float, pieces: int):
+        for piece in range(pieces):
+            machine.now += seconds
+            done.append(piece)
+            yield
+        return "the answer"
+
+    portion(work(PORTION_S * 2, 3), machine.monotonic)
+    assert done == [0], "one at least, however long"
+    done.clear()
+    portion(work(PORTION_S / 4, 1000), machine.monotonic)
+    assert 4 <= len(done) <= 5
+    done.clear()
+    portion(long := work(0.0, PORTION + 1), machine.monotonic)
+    assert len(done) == PORTION, "a clock may stand still"
+    with pytest.raises(StopIteration) as end:
+        portion(long, machine.monotonic)
+    assert end.value.value == "the answer"

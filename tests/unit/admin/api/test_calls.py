@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from broker.admin.api.calls import ApiOp, Call, Caller
 from broker.client import connect
+from broker.seams.steps import PORTION_S, Steps
 from tests.harness.api import Api, running
 
 
@@ -25,6 +30,33 @@ async def send(api: Api, queue: str, count: int, **headers: str) -> None:
                 {"destination-type": "ANYCAST", "n": str(n), "persistent": "true", **headers},
                 receipt=True,
             )
+
+
+async def test_what_is_watched_gives_way_and_what_is_asked_does_not():
+    """A console asks again and again, and nobody waits for the answer: a message that passes the loop would find a
+    portion of it before each of its steps."""
+    clock = SimpleNamespace(now=0.0)
+    steps = Steps(SimpleNamespace(monotonic=lambda: clock.now)).kind("api")  # type: ignore[arg-type]
+    caller, rests = Caller(None, steps), []  # type: ignore[arg-type]
+
+    def work():
+        for _ in range(10):
+            clock.now += PORTION_S
+            yield
+        return {"done": True}
+
+    async def handler(_: Call) -> Any:
+        return await caller.work(work())
+
+    async def next_turn() -> None:
+        rests.append(clock.now)
+        await asyncio.sleep(0)
+
+    caller._turns.next = next_turn  # type: ignore[method-assign]
+    op = ApiOp("GET", "/x", "x", "…", handler, "Overview")
+    assert await handler(Call(None, {}, {}, {})) == {"done": True} and rests == []  # type: ignore[arg-type]
+    told = await asyncio.create_task(caller.ask(op, None, {}, {}))  # type: ignore[arg-type]
+    assert told == {"done": True} and len(rests) == 11, "before each portion"
 
 
 async def depth(api: Api, queue: str) -> int:

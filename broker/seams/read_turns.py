@@ -1,4 +1,4 @@
-"""Turns of the loop that reads of the log take.
+"""Turns of the loop that reads nobody is in a hurry for take: of the log, and what consoles watch.
 
 Rule: one read at a time, however many there are, and between two of their steps everybody else has the loop; where
 somebody has used it, they rest: a message passes the loop some five times on its way, and would find a step of a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.admin.log.read_turns import IN_USE_S, REST_S, ReadTurns
+from broker.seams.read_turns import IN_USE_S, REST_S, ReadTurns
 
 
 class HandTime:
