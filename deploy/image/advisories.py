@@ -62,16 +62,24 @@ def _in(affected: Mapping[str, Any], version: str) -> bool:
 
 
 def _between(events: Sequence[Mapping[str, Any]], version: Version) -> bool:
-    """By the rules of OSV: the last event that is not behind the version says."""
+    """By the rules of OSV: the last event that is not behind the version says. Of two at one place `introduced` is the
+    last one: OSV does not say, and a hole that is told for nothing is looked up, one that is not told stays."""
     inside = False
-    for event in sorted(events, key=lambda event: _place(str(*event.values()))):
-        (kind, said) = next(iter(event.items()))
+    for kind, said in sorted((next(iter(event.items())) for event in events), key=_order):
+        if kind == "introduced" and said == "0":  # before all there is, also before 0a1
+            inside = True
+            continue
         at = _place(str(said))
         if kind == "introduced" and at <= version:
             inside = True
         elif (kind == "fixed" and at <= version) or (kind == "last_affected" and at < version):
             inside = False
     return inside
+
+
+def _order(event: tuple[str, Any]) -> tuple[bool, Version, bool]:
+    kind, said = event
+    return said != "0", _place(str(said)), kind == "introduced"
 
 
 def _place(said: str) -> Version:

@@ -115,6 +115,9 @@ modified: "2026-0{number}-01T00:00:00Z"
         ("b-c", '{introduced: "2.1"}', "", "", 0), ("b-c", '{introduced: "1"}, {last_affected: "2.0"}', "", "", 1),
         ("b-c", '{introduced: "1"}, {last_affected: "1.9"}', "", "", 0), ("b-c", "", '"2.0"', "", 1),
         ("b-c", '{fixed: "1.5"}, {introduced: "0"}, {introduced: "1.10"}, {fixed: "3"}', "", "", 1),
+        ("b-c", '{introduced: "1"}, {fixed: "2.0"}, {introduced: "2.0"}', "", "", 1),
+        ("b-c", '{introduced: "2.0"}, {fixed: "2.0"}, {introduced: "1"}', "", "", 1),
+        ("b-c", '{introduced: "1"}, {fixed: "1.5"}, {introduced: "1.5"}, {fixed: "2.0"}', "", "", 0),
         ("other", '{introduced: "0"}', "", "", 0), ("b-c", '{introduced: "0"}', "", "withdrawn: 2026-01-01\n", 0),
     ],
 )  # fmt: skip
@@ -132,6 +135,14 @@ def test_known_holes_are_told_by_files_where_no_index_answers(
     assert advisories.main(str(tmp_path), [str(pins)]) == holes
     said = capsys.readouterr().out
     assert ("b-c==2.0: PYSEC-1" in said) is bool(holes) and "the newest of 2026-02-02" in said
+
+
+def test_a_hole_that_was_always_there_is_in_the_first_preview_too() -> None:
+    package = {"name": "b", "ecosystem": "PyPI"}
+    events = [{"fixed": "1"}, {"introduced": "0"}]
+    entry = {"affected": [{"package": package, "ranges": [{"type": "ECOSYSTEM", "events": events}]}]}
+    concerns = loaded("advisories").concerns
+    assert list(concerns(entry, {"b": "0.dev1"})) == ["b==0.dev1"] and not list(concerns(entry, {"b": "1"}))
 
 
 def test_a_folder_without_advisories_is_no_all_clear(tmp_path: Path) -> None:

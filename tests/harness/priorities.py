@@ -16,6 +16,8 @@ from pathlib import Path
 
 FIRST, LAST = -20, 19
 """Of what the scheduler has (nice)."""
+BEHIND = 5
+"""So much is a third of the time, where both want all of it."""
 
 
 def go_first() -> bool:
@@ -46,8 +48,10 @@ def _begin_session() -> None:
 
 
 def behind(nice: int = LAST) -> list[str]:
-    """What a command line begins with whose process has that priority, wherever this one stands."""
-    return ["nice", "-n", str(nice - os.getpriority(os.PRIO_PROCESS, 0))]
+    """What a command line begins with whose process has that priority, wherever this one stands; and BEHIND it at
+    least, or without root, where nobody goes first, it would be behind nobody."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    return ["nice", "-n", str(min(max(nice - own, BEHIND), LAST - own))]
 
 
 _SPINNING = """
