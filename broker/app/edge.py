@@ -328,8 +328,9 @@ class EdgeProcess(ClusterProcess):
         led = sum([bool(record.leader) for record in self.table.records.values()])
         details = {"edge": "ok" if self._ready else "starting or stopping", "slots with a leader": f"{led} of 256"}
         details |= self.memory.details()
+        barred = self.barred()
         if not self.membership.up:
-            details["cluster"] = "not registered"
+            details["cluster"] = f"not registered: {barred}".removesuffix(": ")
         if lost := self.metadata.rewound:
             details["etcd"] = lost
         if missed := ", ".join(self.membership.me.unreached):
@@ -337,7 +338,8 @@ class EdgeProcess(ClusterProcess):
         if bad := self.config.told():
             details["configuration"] = bad
         # Edges that have read what is missing here serve with it: clients are theirs until it is mended.
-        return self._ready and led > 0 and not self.config.missing, details
+        # One whose certificate is revoked reaches no owner.
+        return self._ready and led > 0 and not self.config.missing and not barred, details
 
     def banner(self) -> list[str]:
         assert self.auth is not None

@@ -131,8 +131,10 @@ class ClusterProcess:
         """We are a member (again)."""
 
     def barred(self) -> str:
-        """Why this process may not be a member now; "": it may."""
-        return ""
+        """Why this process may not be a member now; "": it may. Its peers refuse one whose certificate is revoked: an
+        owner would be handed slots that it can serve nobody, an edge has its part of quotas and clients that it can
+        serve nothing."""
+        return self.dialer.revoked()
 
     def on_refused(self, error: BrokerError) -> None:
         log.critical("%s", error)

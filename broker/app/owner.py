@@ -464,10 +464,6 @@ class OwnerProcess(ClusterProcess):
         finally:
             self.fail(why)
 
-    def barred(self) -> str:
-        """Its peers refuse an owner whose certificate is revoked: it would be handed slots that it can serve nobody."""
-        return self.rpc.revoked()
-
     async def on_lost(self, why: str) -> None:
         await super().on_lost(why)
         self.lifecycle.suspend()

@@ -90,6 +90,9 @@ class Membership:
         self._lease: Lease | None = None
         self._revision = 0  # of our key as we wrote it
         self._key_gone = asyncio.Event()
+        self._why = ""
+        """We may not be a member; "": we may, and `_allowed` is set."""
+        self._allowed = asyncio.Event()
         self._losses = 0
         self._tasks = Tasks()
 
@@ -118,9 +121,14 @@ class Membership:
         await self._name_is_free()
         if self.me.kind == "owner":
             await settle_disk(self._metadata, self._keys, self.me)
-        await self._register("")
-        self._tasks.spawn(self._keep(), f"registration of {self.me.id}")
+        self._ask()
         self._tasks.spawn(self._look(), f"right of {self.me.id} to be registered")
+        try:
+            await self._register("")
+        except BaseException:
+            await self._tasks.close()
+            raise
+        self._tasks.spawn(self._keep(), f"registration of {self.me.id}")
 
     async def refresh(self) -> None:
         """Reads all members now. Raises MetadataUnavailable."""
@@ -193,27 +201,26 @@ class Membership:
 
     async def _look(self) -> None:
         """Takes our key away ourselves where we must not be a member: what happens then is what happens to the dead."""
-        told = ""
         while True:
             await asyncio.sleep(BARRED_S)
-            why = self._barred() if self.lease else ""
-            if why and why != told:
-                log.error("%s gives its registration back: %s", self.me.id, why)
-            told = why
-            if why:
+            self._ask()
+            if self._why and self.lease:
                 try:
                     await self._metadata.revoke(self.lease)
                 except (MetadataUnavailable, MetadataRefused) as error:
                     log.debug("%s could not give its registration back: %s", self.me.id, error)
 
-    async def _let_in(self) -> None:
-        """Waits as long as we may not be a member."""
-        told = ""
-        while why := self._barred():
-            if why != told:
-                log.error("%s is not registered: %s", self.me.id, why)
-            told = why
-            await asyncio.sleep(BARRED_S)
+    def _ask(self) -> None:
+        why = self._barred()
+        if why and why != self._why:
+            log.error("%s may not be registered: %s", self.me.id, why)
+        elif self._why and not why:
+            log.warning("%s may be registered again", self.me.id)
+        self._why = why
+        if why:
+            self._allowed.clear()
+        else:
+            self._allowed.set()
 
     async def _lost(self) -> str:
         """Returns when the registration needs to be renewed, and why."""
@@ -233,7 +240,7 @@ class Membership:
         while True:
             try:
                 if not self.up:
-                    await self._let_in()
+                    await self._allowed.wait()
                 if lease.remaining <= 0:
                     lease = await self._grant()
                 item = await self._own_key()

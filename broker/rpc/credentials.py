@@ -63,6 +63,8 @@ class Credentials:
         self._given: _Files | None = None
         """What a listening port shows."""
         self._files: Followed[_Files] | None = None
+        self.own_revoked = False
+        """Is the certificate that we show on the list, as both were looked at last."""
         if self:
             try:
                 self._files = Followed(self._paths, self._load, _told)
@@ -70,6 +72,7 @@ class Credentials:
                 raise ConfigError(
                     f"Cannot use the TLS files of components: {error}; check {', '.join(FILES)}."
                 ) from error
+            self._look()
 
     def __bool__(self) -> bool:
         return bool(self._paths[0])
@@ -98,20 +101,23 @@ class Credentials:
         """The same of one that was seen otherwise."""
         return self.revoked is not None and issued(pem) in self.revoked.value
 
-    def own_is_revoked(self) -> bool:
-        """Is the certificate that we show. One that nobody can read is on no list."""
-        with suppress(ValueError):
-            return self.revoked is not None and self.lists(self._newest().cert)
-        return False
-
     async def follow_list(self, changed: Callable[[], None]) -> None:
-        """Looks at the list again and again, as long as there is one; changed: it is another one."""
+        """Looks at the list, and whether our own certificate is on it, again and again, as long as there is one;
+        changed: it is another one."""
         while (files := self.revoked) is not None:
             await asyncio.sleep(LOOK_S)
             before = files.value
-            await asyncio.to_thread(files.look)  # it may be long
+            await asyncio.to_thread(self._look)  # it may be long, and three files are read for a new certificate
             if files.value is not before:
                 changed()
+
+    def _look(self) -> None:
+        """A list that nobody can read any more is no reason to go: it is one file for all, and with it would go the
+        cluster. The one before counts, and the log says so."""
+        if self.revoked is not None:
+            self.revoked.look()
+            with suppress(ValueError):  # one that nobody can read is on no list
+                self.own_revoked = self.lists(self._newest().cert)
 
     def channel(self, only: bytes = b"") -> grpc.ChannelCredentials:
         """For one dial. only: that certificate (PEM) is trusted, and no other one of our authority."""

@@ -31,6 +31,7 @@ from .streams import GrpcStream
 log = logging.getLogger("stampede.rpc")
 
 REVOKED: Final = "its certificate is revoked (cluster.crl_file)"
+OWN_REVOKED: Final = "its own certificate is revoked (cluster.crl_file); put a new one at cluster.cert_file"
 
 
 class _Call:
@@ -114,13 +115,24 @@ class GrpcDialer:
             stream.start(end, begun.write, call.cancel)
             running = self._run(stream, call, begun, late)
         else:
-            if self._following is None:
-                self._following = self._loop.create_task(self._credentials.follow_list(self._cut_off))
+            self._follow()
             stream.start(end, call.write, call.cancel)
             running = self._run_seen(stream, call, service, late)
         self._calls[stream] = call
         self._streams[stream] = self._loop.create_task(running)
         return stream
+
+    def revoked(self) -> str:
+        """Why nobody with our list of revoked certificates speaks to us; "": ours is not on it, as it was looked at
+        last. Must be called in the loop's thread."""
+        if self._credentials.revoked is None:
+            return ""
+        self._follow()
+        return OWN_REVOKED if self._credentials.own_revoked else ""
+
+    def _follow(self) -> None:
+        if self._following is None:
+            self._following = self._loop.create_task(self._credentials.follow_list(self._cut_off))
 
     async def close(self) -> None:
         """Ends all streams at once; returns when every end has heard of it."""

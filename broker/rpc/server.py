@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -28,7 +28,6 @@ log = logging.getLogger("stampede.rpc")
 
 SERVICES = {SERVICE + name.capitalize(): name for name in (EDGE_SERVICE, REPLICA_SERVICE)}
 MAX_REMEMBERED_HOSTS = 256
-REVOKED: Final = "its own certificate is revoked (cluster.crl_file); put a new one at cluster.cert_file"
 
 
 class GrpcServer:
@@ -73,10 +72,6 @@ class GrpcServer:
             looking = self._credentials.follow_list(self._cut_off)
             self._looking = asyncio.get_running_loop().create_task(looking)
         return int(port)
-
-    def revoked(self) -> str:
-        """Why nobody with our list of revoked certificates speaks to us; "": ours is not on it."""
-        return REVOKED if self._credentials.own_is_revoked() else ""
 
     def _cut_off(self) -> None:
         """The list of revoked certificates has changed: whoever is on it now loses what is open."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.app.edge import EdgeProcess
+from broker.cluster import membership
 from broker.cluster.keys import Keys
 from broker.cluster.slots import SlotTable
 from broker.config.load import from_tree
@@ -87,6 +88,19 @@ async def test_an_etcd_that_has_lost_its_data_is_told_and_clients_are_still_welc
         process.metadata.rewound = "it was at revision 9 and is at 1"
         assert process.readiness() == (True, process.readiness()[1] | {"etcd": "it was at revision 9 and is at 1"})
         assert [m.samples for m in process.metrics() if m.name == "stomp_etcd_rewound"] == [[({}, 1)]]
+
+
+async def test_one_whose_certificate_is_revoked_is_no_member_and_not_ready_until_it_has_another(tmp_path, monkeypatch):
+    """It stayed registered: it had its part of every quota, and clients that no owner would hear of."""
+    monkeypatch.setattr(membership, "BARRED_S", 0.02)
+    async with edge(tmp_path) as (process, store):
+        assert ready(process) and store.range(KEYS.edges)[0]
+        monkeypatch.setattr(process.dialer, "revoked", lambda: "its own certificate is revoked")
+        await eventually(lambda: not store.range(KEYS.edges)[0] and not process.membership.up)
+        good, details = process.readiness()
+        assert not good and details["cluster"] == "not registered: its own certificate is revoked"
+        monkeypatch.setattr(process.dialer, "revoked", lambda: "")
+        await eventually(lambda: store.range(KEYS.edges)[0] and ready(process))
 
 
 @pytest.mark.parametrize(("own", "prefer"), [("x", True), ("x", False), ("", True)])

@@ -6,17 +6,21 @@ import asyncio
 import os
 import socket
 import ssl
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.config.settings import ClusterSettings
 from broker.core.errors import ConfigError
+from broker.rpc import credentials
 from broker.rpc.credentials import Credentials
 from broker.rpc.dialer import GrpcDialer
 from broker.rpc.peer_certificate import certificate_of
 from broker.rpc.server import GrpcServer
+from broker.seams import following
 from broker.seams.stream import EndKind
 from tests.abuse.certificates import authority, issued, revocations
 from tests.harness import free_ports
@@ -268,7 +272,8 @@ async def test_with_a_list_of_revoked_certificates_a_dial_ends_as_it_does_withou
     silent.close()
 
 
-async def test_whose_own_certificate_is_revoked_says_so_until_it_has_another(roles, tmp_path):
+async def test_whose_own_certificate_is_revoked_says_so_until_it_has_another(roles, tmp_path, monkeypatch):
+    monkeypatch.setattr(credentials, "LOOK_S", 0.05)
     folder, ca = roles["folder"], roles["authority"]
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
 
@@ -277,20 +282,42 @@ async def test_whose_own_certificate_is_revoked_says_so_until_it_has_another(rol
             (tmp_path / "new").write_bytes(source.read_bytes())
             os.replace(tmp_path / "new", target)
 
-    install(issued(folder, "owner-own", ca, names=("owner.stampede.internal",)))
+    own = issued(folder, "owner-own", ca, names=("owner.stampede.internal",))
+    install(own)
     crl = revocations(folder, ca)
     settings = replace(tls(ca[0], (cert, key)), crl_file=str(crl))
     server, looks = GrpcServer(settings, Doors()), Credentials(settings).looking()
     address = f"localhost:{await server.start()}"
     assert (await certificate_of(address, looks)).split() == cert.read_bytes().split()
-    assert server.revoked() == "" and GrpcServer(ClusterSettings(port=0), Doors()).revoked() == ""
+    loop = asyncio.get_running_loop()
+    dialer, plain = GrpcDialer(settings, loop), GrpcDialer(ClusterSettings(), loop)
+    assert dialer.revoked() == plain.revoked() == ""
+    threads: set[int] = set()
     revocations(folder, ca, cert)
-    await eventually(lambda: "cluster.cert_file" in server.revoked())
+    monkeypatch.setattr(following, "fingerprint", _noting(threads, following.fingerprint))
+    await eventually(lambda: "cluster.cert_file" in dialer.revoked())
+    assert threads and threading.get_ident() not in threads, "files are looked at while the loop goes on"
+    assert "cluster.cert_file" in GrpcDialer(settings, loop).revoked(), "from the start"
+    crl.write_bytes(b"torn")
     install(roles["owner"])
-    assert server.revoked() == ""
+    await eventually(lambda: dialer.revoked() == "")
+    crl.unlink()
+    install(own)
+    await eventually(lambda: "cluster.cert_file" in dialer.revoked())  # a list that is gone is the one of before
+    install(roles["owner"])
+    await eventually(lambda: dialer.revoked() == "")
     # It was seen by that question first; the port shows it all the same.
     assert (await certificate_of(address, looks)).split() == cert.read_bytes().split()
+    await dialer.close()
     await server.stop()
+
+
+def _noting(threads: set[int], real: Any) -> Any:
+    def noting(path: str) -> Any:
+        threads.add(threading.get_ident())
+        return real(path)
+
+    return noting
 
 
 async def test_the_look_at_a_certificate_and_the_call_have_one_bound_together(roles, monkeypatch):
