@@ -7,6 +7,7 @@ What changes while messages come (books, known ids) is kept by those who act. Mu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker.config.addressing import AddressSettings, DivertSettings
 
@@ -42,6 +43,11 @@ class Rules:
         """Nothing special at all."""
         asks = self.limited or self.aging or self.retroactive or self.diverts or self.stamped or self.choosy
         return not (asks or self.settings.send_to_dla_on_no_route)
+
+
+OWNED: Final = Rules(AddressSettings())
+"""Of an address that is plain but for a queue that counts for a user: there may be somebody whom it is refused
+(state/makers.py), and nothing else is looked at."""
 
 
 class Rulebook:

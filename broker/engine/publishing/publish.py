@@ -23,6 +23,7 @@ from broker.core.errors import RefusedError
 from broker.core.message import BLOB, DURABLE, PART, TRANSIENT, UNIQUE, Run
 from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord
 
+from ..address.address_rules import OWNED
 from ..dispatch.attach import awaken
 from ..dispatch.dispatch import dispatch
 from ..messages.copies import WIDE
@@ -33,7 +34,7 @@ from ..routing import advisories, dead_letter_queues, diverts, retroactive
 from ..routing.addresses import anycast_queue, named_queue
 from ..routing.forwarding import Forward, send_on
 from ..routing.routing import check_publish, default_routing, may_create_queue
-from ..state import limits
+from ..state import limits, makers
 from ..state.awaiting_commit import Held
 from ..state.log_group import grouped
 from ..state.slot import Slot, progress
@@ -48,8 +49,10 @@ def publish(slot: Slot, command: Publish, turn: Turn, checked: bool = False) -> 
     rules = slot.rulebook(command.address) if address is None else address.rules
     # One question for all that is not plain: most messages pay nothing for what they do not use.
     if rules is not None or run.due or run.flags & UNIQUE:
-        _publish_careful(slot, command, turn, checked)
-        return
+        if rules is not OWNED or run.due or run.flags & UNIQUE:
+            _publish_careful(slot, command, turn, checked)
+            return
+        makers.check(slot, address, command)
     # The usual shape, without any check and without a call: of that type there is one queue, so nothing has to be made
     # or allowed.
     plain = command.queue is None and command.routing is Routing.ANYCAST

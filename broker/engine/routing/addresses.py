@@ -12,7 +12,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.core.records import Left, MetaRecord, SettleRecord
 
-from ..address.address_rules import Rules
+from ..address.address_rules import OWNED, Rules
 from ..queue.queue import Queue
 from ..state import limits
 from ..state.latencies import SUBSCRIBERS
@@ -171,8 +171,11 @@ def bind(slot: Slot, queue: Queue) -> None:
         elif queue.filter is not None:
             address.filter()
     limits.open_book(slot, address, queue)
-    if address.rules is None and (queue.selective() or queue.counted()):
-        address.obey(Rules(slot.match(queue.address)))
+    if address.rules is None or address.rules is OWNED:
+        if queue.selective():
+            address.obey(Rules(slot.match(queue.address)))
+        elif queue.counted():
+            address.obey(OWNED)
     if queue.subscription:
         slot.subscriptions[queue.name] = queue
     if queue.routing is Routing.MULTICAST and slot.match.is_pattern(queue.address):
@@ -215,10 +218,12 @@ def change_selector(slot: Slot, queue: Queue, selector: str | None, turn: Turn) 
 def find_rules(slot: Slot, address: Address) -> None:
     """Settings, or filters of queues, have changed."""
     address.obey(slot.rulebook(address.name))
-    if address.rules is None and (
-        address.filters or any(queue.selective() or queue.counted() for queue in address.queues.values())
-    ):
-        address.obey(Rules(slot.match(address.name)))
+    if address.rules is None:
+        queues = address.queues.values()
+        if address.filters or any(queue.selective() for queue in queues):
+            address.obey(Rules(slot.match(address.name)))
+        elif any(queue.counted() for queue in queues):
+            address.obey(OWNED)
 
 
 def described(queue: Queue) -> dict[str, object]:

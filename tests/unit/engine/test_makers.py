@@ -10,6 +10,7 @@ from broker.core.address import Routing
 from broker.core.commands import Decide, Prepare, Publish
 from broker.core.errors import Code
 from broker.core.records import MetaRecord
+from broker.engine.address.address_rules import OWNED
 from broker.engine.publishing.recurrence import Recurrence, split
 
 from .world import ANYCAST, MULTICAST, UNSET, World, got, refused, run_of
@@ -90,6 +91,28 @@ def test_nobody_sends_to_queues_of_who_is_full_by_their_names(to: dict[str, Any]
     assert world.engine._slot.counters.refused_quota == (not taken)
     full(world)
     assert not refused(world.publish(to["address"], b"x", queue=to.get("queue"), routing=to.get("routing", ANYCAST)))
+
+
+def test_a_filter_is_heeded_beside_a_queue_of_his_whichever_came_first():
+    for first in (1, 2):
+        world = World()
+        for consumer in (first, 3 - first):
+            more = {"selector": "x = 1"} if consumer == 1 else {"maker": "ada"}
+            world.subscribe(consumer, "news", routing=MULTICAST, queue=f"c.{consumer}", durable=True, **more)
+        world.settle_down()
+        world.publish("news", b"x", routing=MULTICAST)
+        world.settle_down()
+        assert got(world.effects, 1) == [] and got(world.effects, 2) == [b"x"]
+        full(world, "ada")
+        assert codes(world.publish("news", b"x", queue="c.2", routing=UNSET)) == [(Code.QUOTA, WHY)]
+
+
+def test_a_queue_of_his_costs_its_address_a_question_and_no_more(monkeypatch: pytest.MonkeyPatch):
+    world = World()
+    world.publish("q", b"1", create="ada")
+    assert world.engine._slot.addresses["q"].rules is OWNED
+    monkeypatch.setattr("broker.engine.publishing.publish._publish_careful", None)
+    assert not refused(world.publish("q", b"2"))
 
 
 def test_what_the_broker_itself_brings_is_never_refused():
