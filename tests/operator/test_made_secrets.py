@@ -28,6 +28,8 @@ WANTED = Wanted(
     [Password("shop-etcd-root", "root"), Password("shop-redis")],
 )  # fmt: skip
 
+WANTED_OF_HELM = Wanted("shop", "shop-ca", "Stampede shop", 3650, WANTED.certificates, [], True)
+
 
 class Server:
     """Holds Secrets. rivals: what somebody else creates just before us."""
@@ -157,7 +159,33 @@ async def test_with_an_authority_that_ends_nothing_is_made_for_ever(server, capl
     await made(server).ensure()
     server.now += 3640 * DAY
     await made(server).ensure()
-    assert len(server.writes) == 5 and "ends soon" in caplog.text
+    assert server.writes[5:] == ["shop-owner", "shop-tls"], "the authority lasts longer than what it signs"
+    server.now += 3655 * DAY
+    for _ in range(3):
+        await made(server).ensure()
+    assert len(server.writes) == 9 and "ends soon" in caplog.text, "as long as the authority lasts, and no more"
+
+
+async def test_what_helm_made_is_renewed_and_nothing_else(server):
+    """Helm cannot see when a certificate ends, and left all of a cluster to end on one day."""
+    kept = WANTED_OF_HELM
+    await made(server, kept).ensure()
+    assert server.writes == [], "Helm makes them"
+    await made(server, WANTED).ensure()
+    server.writes.clear()
+    other = server.secrets["shop-tls"]["data"]
+    other["ca.crt"] = b64encode(b"of somebody else").decode()
+    server.now += 3600 * DAY
+    await made(server, kept).ensure()
+    assert server.writes == []
+    server.now += 25 * DAY
+    before = server.text("shop-owner", "tls.crt")
+    await made(server, kept).ensure()
+    assert server.writes == ["shop-owner"] and server.text("shop-owner", "ca.crt") == server.text("shop-ca", "tls.crt")
+    ends = [not_after(first_certificate(one)) for one in (before, server.text("shop-owner", "tls.crt"))]
+    assert ends[1] > ends[0] + 3600 * DAY
+    await made(server, kept).ensure()
+    assert server.writes == ["shop-owner"]
 
 
 async def test_half_a_secret_is_made_whole_and_an_authority_that_is_none_is_named(server):

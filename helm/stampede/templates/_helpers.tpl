@@ -280,6 +280,7 @@ runbook: docs/runbooks/{{ .alert }}.md
 {{- end -}}
 
 {{/* What the operator is to make where there is none (operator/broker_operator/kube/made_secrets.py). */}}
+{{/* What the operator is to make (gitOps), else what it is to renew: the certificates that Helm made; "": nothing. */}}
 {{- define "stampede.madeSecrets" -}}
 {{- $certificates := list -}}
 {{- range include "stampede.signed" . | fromYamlArray }}{{ $certificates = append $certificates (dict "secret" .secret "names" .names) }}{{ end -}}
@@ -292,10 +293,11 @@ runbook: docs/runbooks/{{ .alert }}.md
 {{- if eq .Values.redis.mode "bundled" }}{{ $passwords = append $passwords (dict "secret" (printf "%s-redis" (include "stampede.name" .))) }}{{ end -}}
 {{- if .Values.metrics.token.create }}{{ $passwords = append $passwords (dict "secret" (include "stampede.metricsSecret" .)) }}{{ end -}}
 {{- $made := dict "release" (include "stampede.name" .) "passwords" $passwords "certificates" $certificates -}}
+{{- if not .Values.gitOps }}{{ $_ := set $made "passwords" list }}{{ $_ := set $made "renewed" true }}{{ end -}}
 {{- if $certificates -}}
 {{- $_ := set $made "authority" (printf "%s-ca" (include "stampede.name" .)) -}}
 {{- $_ := set $made "subject" (printf "Stampede %s" (include "stampede.broker" .)) -}}
 {{- $_ := set $made "days" (mul 365 (int .Values.tls.components.years) | int) -}}
 {{- end -}}
-{{- toJson $made -}}
+{{- if or .Values.gitOps $certificates }}{{ toJson $made }}{{ end -}}
 {{- end -}}

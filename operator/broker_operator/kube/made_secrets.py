@@ -1,7 +1,8 @@
 """Secrets that a release needs and nobody has yet: certificates of its parts, passwords of its etcd and Redis.
 
 A chart that makes them must look up what it made before, and whoever renders it without a cluster (Argo CD, Flux'
-dry-runs) has others each time. So the chart says what it needs (gitOps: true), and the operator makes it once.
+dry-runs) has others each time. So the chart says what it needs (gitOps: true), and the operator makes it once. Without
+gitOps Helm makes them and cannot see when they end: then they are only renewed here.
 
 Rule: what is there stays, but for certificates that end soon, or lack a name, or are of another authority. They have no
 owner: with a deletion of the operator the keys of everything would go. What is wanted comes from our own Deployment,
@@ -31,6 +32,8 @@ log = logging.getLogger("stampede.operator")
 MADE = "Made"
 """Kind of the work queue's id that has all of them looked at."""
 AGAIN_S = 3600.0
+AUTHORITY_DAYS = 3650
+"""So much longer than what it signs an authority lasts: what ends with it cannot be renewed. As in the chart."""
 RENEW_S = 30 * 86400
 """Before it ends; of one that lasts less than three times that a third of its life."""
 NAMES = "stampede.dev/names"
@@ -50,7 +53,8 @@ class Password(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """authority: Secret of it; "": there are no certificates. subject: its name."""
+    """authority: Secret of it; "": there are no certificates. subject: its name. renewed: Helm makes them, only what
+    ends is made anew."""
 
     release: str
     authority: str = ""
@@ -58,6 +62,7 @@ class Wanted(msgspec.Struct, frozen=True):
     days: int = 3650
     certificates: list[Certificate] = []
     passwords: list[Password] = []
+    renewed: bool = False
 
 
 def wanted(text: str) -> Wanted | None:
@@ -84,19 +89,22 @@ class MadeSecrets:
 
     async def ensure(self) -> float:
         """All are there when it returns. Seconds until it wants to be called again. Raises KubeError, BrokerError."""
-        if self._wanted.certificates:
-            authority = await self._authority()
+        authority = await self._authority() if self._wanted.certificates else None
+        if authority is not None:
             for one in self._wanted.certificates:
                 await self._certificate(one, authority)
         for each in self._wanted.passwords:
             await self._password(each)
         return AGAIN_S
 
-    async def _authority(self) -> Pair:
+    async def _authority(self) -> Pair | None:
+        """None: it is not ours to make, and not there."""
         name = self._wanted.authority
         found = await self._read(name)
+        if found is None and self._wanted.renewed:
+            return None
         if found is None:
-            made = new_authority(self._wanted.subject, self._wanted.days, self._now())
+            made = new_authority(self._wanted.subject, self._wanted.days + AUTHORITY_DAYS, self._now())
             found = await self._create(name, {"tls.crt": made.certificate, "tls.key": made.key})
         pair = Pair(found["tls.crt"], found["tls.key"])
         if self._ends(pair.certificate, name) < self._now() + RENEW_S:
@@ -106,6 +114,8 @@ class MadeSecrets:
     async def _certificate(self, one: Certificate, authority: Pair) -> None:
         secret = await self._kube.get("v1", "Secret", self._namespace, one.secret)
         found = _texts(secret)
+        if found is None and self._wanted.renewed:
+            return
         why = self._lacks(one, found, (secret or {}).get("metadata", {}), authority) if found else "there is none"
         if not why:
             return
@@ -123,7 +133,11 @@ class MadeSecrets:
         await self._kube.merge("v1", "Secret", self._namespace, one.secret, patch)
 
     def _lacks(self, one: Certificate, found: dict[str, str], meta: Table, authority: Pair) -> str:
-        """Why it must be another one; "": it need not."""
+        """Why it must be another one; "": it need not, or it is Helm's to say."""
+        if self._wanted.renewed:
+            whole = {"ca.crt", "tls.crt", "tls.key"} <= found.keys()
+            ours = whole and found["ca.crt"].strip() == authority.certificate.strip()
+            return self._ending(one, found, authority) if ours else ""
         if not {"ca.crt", "tls.crt", "tls.key"} <= found.keys():
             return "it is not whole"
         if found["ca.crt"].strip() != authority.certificate.strip():
@@ -131,6 +145,10 @@ class MadeSecrets:
         noted = (meta.get("annotations") or {}).get(NAMES)
         if noted and noted != names_sum(one.names):  # the chart wrote none for components
             return "it has other names"
+        return self._ending(one, found, authority)
+
+    def _ending(self, one: Certificate, found: dict[str, str], authority: Pair) -> str:
+        """ "": it lasts, or nothing would be won."""
         ends, now = self._ends(found["tls.crt"], one.secret), self._now()
         if ends < now + min(RENEW_S, self._wanted.days * 86400 / 3):
             # One that ends with its authority would be made anew for ever.
