@@ -44,12 +44,11 @@ class Process:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.data = self.folder / "data"
         self.log_file = self.folder / "log"
-        members = [cluster.etcd_port, *cluster.more_etcd]
+        members = cluster.members
         self.port, self.ws_port, self.admin_port, self.component_port, advertised, *etcd = free_ports(5 + len(members))
-        self.inbound = Proxy(advertised, self.component_port).start()
-        self.to_etcds = [Proxy(here, there).start() for here, there in zip(etcd, members, strict=True)]
-        self.to_etcd = self.to_etcds[0]
-        """Of the only member as a rule."""
+        ways = zip((advertised, *etcd), (self.component_port, *members), strict=True) if cluster.proxied else ()
+        self.proxies = [Proxy(here, there).start() for here, there in ways]
+        """The first one to it, the others from it to each member of etcd."""
         self.settings: dict[str, object] = {}
         """Of this process alone: they win over the cluster's."""
         self.environment: dict[str, str] = {}
@@ -57,6 +56,19 @@ class Process:
         self.code: Path | None = None
         """The folder with another release's `broker`; None: the present one."""
         self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def inbound(self) -> Proxy:
+        return self.proxies[0]
+
+    @property
+    def to_etcds(self) -> list[Proxy]:
+        return self.proxies[1:]
+
+    @property
+    def to_etcd(self) -> Proxy:
+        """Of the only member as a rule."""
+        return self.proxies[1]
 
     @property
     def pid(self) -> int:
@@ -68,10 +80,11 @@ class Process:
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
-        endpoints = ",".join(f"{HOST}:{proxy.port}" for proxy in self.to_etcds)
-        advertised = {"cluster.advertise": f"{HOST}:{self.inbound.port}", "etcd.endpoints": endpoints}
+        at, *etcds = [proxy.port for proxy in self.proxies] or [self.component_port, *self.cluster.members]
+        endpoints = ",".join(f"{HOST}:{port}" for port in etcds)
+        advertised = {"cluster.advertise": f"{HOST}:{at}", "etcd.endpoints": endpoints}
         line = stampede(
-            self.kind, self.id, self.data, self.component_port, self.admin_port, self.to_etcd.port, PREFIX,
+            self.kind, self.id, self.data, self.component_port, self.admin_port, etcds[0], PREFIX,
             {**advertised, **self.cluster.settings, **self.settings},
             (self.port, self.ws_port) if self.kind == "edge" else None,
         )  # fmt: skip
@@ -142,29 +155,31 @@ class Process:
         for other in self.cluster.processes:
             if other is not self:
                 (other.inbound.blackhole if blackhole else other.inbound.cut)(self.pid)
-        for proxy in (self.inbound, *self.to_etcds):
+        for proxy in self.proxies:
             (proxy.blackhole if blackhole else proxy.cut)()
 
     def close(self) -> None:
         """Its process must have ended, and those of its peers."""
-        for proxy in (self.inbound, *self.to_etcds):
+        for proxy in self.proxies:
             proxy.stop()
 
 
 class Cluster:
     """`etcd_port`: of a running etcd; `more_etcd`: of its other members. `settings`: dotted name → value, for all
-    processes."""
+    processes. `proxied`: its parts reach each other through proxies of this process, which can cut them apart; False:
+    directly, for what is measured."""
 
     def __init__(
         self, folder: Path, etcd_port: int, owners: int = 3, edges: int = 2, settings: Mapping[str, Any] | None = None,
-        more_etcd: Sequence[int] = (),
+        more_etcd: Sequence[int] = (), proxied: bool = True,
     ) -> None:  # fmt: skip
         self.folder = folder
+        self.proxied = proxied
         self.etcd_port = etcd_port
-        self.more_etcd = tuple(more_etcd)
+        self.members = [etcd_port, *more_etcd]
         # A machine that is busy with other tests must not look like dead owners.
         self.settings = {"cluster.dead_after_ms": 2000, "cluster.lease_s": 10, **SMALL, **(settings or {})}
-        self.endpoints = ",".join(f"{HOST}:{port}" for port in (etcd_port, *more_etcd))
+        self.endpoints = ",".join(f"{HOST}:{port}" for port in self.members)
         # Its own limit is 5 s, which a starved machine may take: what waits for a condition would fail for it.
         self.etcdctl = ["etcdctl", f"--endpoints={self.endpoints}", "--command-timeout=25s"]
         """To be extended where etcd asks for more."""
@@ -224,7 +239,7 @@ class Cluster:
 
     def heal(self) -> None:
         for process in self.processes:
-            for proxy in (process.inbound, *process.to_etcds):
+            for proxy in process.proxies:
                 proxy.heal()
 
     def status(self) -> dict[str, Any]:

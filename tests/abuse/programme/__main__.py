@@ -5,7 +5,8 @@ quiet machine of two cores. Each row names what bounds that abuser.
 
 Broker and polite client come before all else on the machine where that may be asked for (root), the abuser behind it:
 what is measured is who waits for the broker, not for a processor that the abuser, or a compiler, has. The line above
-the table says so.
+the table says so. Behind the table stands for each row whose steps were long, by process and kind, and how much of a
+core each process has used: a row that is slow with short steps and two full cores has waited for a processor.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from .sites import Place, Stepped, alone, in_cluster
 from .target import BOUNDS
 
 BOUND_S = {alone: 0.010, in_cluster: 0.020}
-HEAD = "| beside | p50 ms | p99 ms | longest ms | steps > 5 ms of 1,000 | longest step ms | memory MB | bound by |"
+HEAD = (
+    "| beside | p50 ms | p99 ms | longest ms | steps > 5 ms of 1,000 | longest step ms, whose | memory MB | bound by |"
+)
 NOBODY = "nobody"
 RULE = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
 
@@ -51,8 +54,14 @@ def beside(name: str, place: Place, seconds: float, rate: int) -> Polite:
 def row(name: str, polite: Polite, steps: Stepped, peak: int) -> str:
     """A line of the table."""
     p50, p99, worst = (1000 * polite.percentile(part) for part in (0.5, 0.99, 1.0))
-    what = f"{p50:.1f} | {p99:.1f} | {worst:.1f} | {steps.long_ones:.1f} | {1000 * steps.longest:.0f}"
+    longest, whose = steps.longest
+    what = f"{p50:.1f} | {p99:.1f} | {worst:.1f} | {steps.long_ones:.1f} | {1000 * longest:.0f} {whose}"
     return f"| {name} | {what} | {peak / 1e6:.0f} | {BOUNDS.get(name, '')} |"
+
+
+def busy(before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> str:
+    """How much of a core each process had."""
+    return ", ".join(f"{name} {(after[name] - spent) / seconds:.2f}" for name, spent in before.items())
 
 
 def main() -> int:
@@ -71,11 +80,17 @@ def main() -> int:
     bad = False
     first = "before all else on this machine" if go_first() else "like all else (only root could have them go first)"
     print(f"broker and polite client run {first}, the abuser at nice {LAST}\n\n{HEAD}\n{RULE}", flush=True)
+    more: list[str] = []
     for name in only:
         with tempfile.TemporaryDirectory() as folder, start(Path(folder), settings) as place:
+            steps, computed, begun = place.steps(), place.computed(), time.monotonic()
             polite = beside(name, place, given.seconds, given.rate)
-            print(row(name, polite, place.steps(), place.peak()), flush=True)
+            cores = busy(computed, place.computed(), time.monotonic() - begun)
+            steps = place.steps().since(steps)
+            print(row(name, polite, steps, place.peak()), flush=True)
+            more.append(f"- {name}: {steps.told() or 'none'}. Of a core: {cores}")
         bad |= polite.percentile(0.99) > BOUND_S[start]
+    print("\nSteps of more than 5 ms, by process and kind:", *more, sep="\n", flush=True)
     return 1 if bad else 0
 
 
