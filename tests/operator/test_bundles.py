@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from broker_operator.kube import bundles
 from broker_operator.kube.bundles import BadBundle, Bundles, digest, missing, resources_of
+from broker_operator.kube.kube import KubeError
 from broker_operator.spec.model import Resource
 from broker_operator.spec.names import ADDRESS, API_VERSION, OPERATOR, OPERATOR_IMAGE
 
@@ -51,13 +52,21 @@ class Server:
         self.applied: list[str] = []
         self.told: list[str] = []
         self.data: dict[str, str] = {}
+        self.notes: list[dict[str, str | None]] = []
+        self.refuses = 0
 
     async def get(self, *_: str) -> dict[str, Any]:
         return {"data": {bundles.DIGEST: b64encode(digest(self.data).encode()).decode()}}
 
     async def apply(self, body: dict[str, Any]) -> dict[str, Any]:
+        if self.refuses:
+            raise KubeError(self.refuses, "spec.name is missing")
         self.applied.append(body["metadata"]["name"])
         return {**body, "metadata": {**body["metadata"], "uid": "1", "resourceVersion": "7"}}
+
+    async def merge(self, _: str, kind: str, namespace: str, name: str, patch: dict[str, Any]) -> None:
+        assert (kind, namespace, name) == ("ConfigMap", "shop", "cm")
+        self.notes.append(patch["metadata"]["annotations"])
 
     async def tell(self, _: object, told: Any, subject: str = "") -> None:
         self.told.append(told.reason)
@@ -90,3 +99,29 @@ async def test_what_was_applied_is_outdated_until_it_is_heard_of():
     await ours.reconcile(found)
     assert ours.outdated(known("6"))
     assert not ours.outdated(known("7")) and not ours.outdated(known("6")), "heard of: whatever the server counts later"
+
+
+async def test_what_became_of_a_bundle_stands_on_it():
+    """Two releases with one name for a StompBroker: the second one was told so by an Event alone, which nobody can wait
+    for, and `helm upgrade` had said deployed."""
+    server, found = Server(), bundle(a=GOOD)
+    server.data = found["data"]
+    (body,) = resources_of(found)
+    taken = Resource({**body, "metadata": {**body["metadata"], "ownerReferences": [], "resourceVersion": "3"}})
+    another = {**taken.raw, "metadata": {**taken.raw["metadata"], "annotations": {}}}
+    await Bundles(server, server, {taken.id: Resource(another)}).reconcile(found)  # type: ignore[arg-type]
+    (notes,) = server.notes
+    assert notes[bundles.DONE] is None and "was not made from this ConfigMap" in (notes[bundles.REFUSED] or "")
+    found["metadata"]["annotations"] = notes
+    await Bundles(server, server, {}).reconcile(found)  # type: ignore[arg-type]
+    assert server.notes[1:] == [{bundles.DONE: digest(found["data"]), bundles.REFUSED: None}]
+    found["metadata"]["annotations"] = server.notes[-1]
+    await Bundles(server, server, {}).reconcile(found)  # type: ignore[arg-type]
+    assert len(server.notes) == 2, "it says so already"
+    server.refuses = 422
+    await Bundles(server, server, {}).reconcile(found)  # type: ignore[arg-type]
+    assert server.notes[2] == {bundles.DONE: None, bundles.REFUSED: "spec.name is missing"}
+    server.data = {}
+    with pytest.raises(BadBundle):
+        await Bundles(server, server, {}).reconcile(found)  # type: ignore[arg-type]
+    assert "nobody vouches" in (server.notes[3][bundles.REFUSED] or "")

@@ -14,6 +14,9 @@ to replace pods by its own template, and its successor would replace them again 
 ConfigMap it is and of which image that operator is (annotations): the old one waits for its successor, who applies it
 before it looks at anything else.
 
+What became of it stands in two annotations of the ConfigMap, which has no status: the digest of the data that was
+applied as a whole, and what was refused.
+
 Rule: a resource is applied when it is not there or its text in the ConfigMap has changed, so that what somebody changed
 meanwhile (`kubectl scale`) stays until then. Nothing but our own kinds in the ConfigMap's own namespace.
 """
@@ -43,6 +46,11 @@ LABEL = f"{names.GROUP}/resources"
 HASH = f"{names.GROUP}/bundle-hash"
 """Annotation of a resource: the text that it was last applied from."""
 
+DONE = f"{names.GROUP}/resources-applied"
+"""Annotation of a ConfigMap: digest of the data that was applied, with nothing refused."""
+REFUSED = f"{names.GROUP}/resources-refused"
+"""Annotation of a ConfigMap: what of it was refused, and why."""
+LONGEST = 1000
 
 DIGEST = "sha256"
 """Key of the Secret that vouches for a ConfigMap."""
@@ -137,26 +145,26 @@ class Bundles:
         if "deletionTimestamp" in meta or await self._others(bundle):
             return
         refused: KubeError | None = None
+        said: list[str] = []
+        await self._counts_here(bundle)
         try:
-            if self._namespaces is not None and meta["namespace"] not in self._namespaces:
-                raise BadBundle(
-                    f"resources in ConfigMaps count only in {', '.join(self._namespaces)}: apply them directly, or add "
-                    f"{meta['namespace']} to --bundle-namespaces of the operator (chart: operator.bundleNamespaces)"
-                )
             await self._vouched(meta, bundle.get("data") or {})
             wanted = resources_of(bundle)
         except BadBundle as error:
             await self._tell(bundle, "", str(error))
+            await self._note(bundle, [str(error)])
             raise
         for body in missing(wanted, self._resources):
             found = self._resources.get(id_of(body))
             if found is not None and controller_of(found.raw) != meta["uid"]:
                 why = f"{found.id} was not made from this ConfigMap and is left alone: give one of the two another name"
+                said.append(why)
                 await self._tell(bundle, str(found.id), why)
                 continue
             try:
                 self._applied[id_of(body)] = version_of(await self._kube.apply(body))
             except KubeError as error:
+                said.append(str(error))
                 await self._tell(bundle, str(id_of(body)), str(error))
                 # What the rules refuse stays refused until somebody changes the text.
                 refused = None if error.refused and error.status != 403 else error
@@ -165,6 +173,7 @@ class Bundles:
             if controller_of(resource.raw) == meta["uid"] and id not in ids and not resource.leaving:
                 log.info("%s is not in ConfigMap %s any more", id, meta["name"])
                 await self._kube.delete(resource.raw)
+        await self._note(bundle, said)
         if refused is not None:
             raise refused
 
@@ -187,6 +196,31 @@ class Bundles:
         about = {**bundle, "apiVersion": "v1", "kind": "ConfigMap"}
         await self._events.tell(about, Told(NORMAL, "OperatorAwaited", what))
         return True
+
+    async def _counts_here(self, bundle: Table) -> None:
+        """Raises BadBundle."""
+        meta = bundle["metadata"]
+        if self._namespaces is None or meta["namespace"] in self._namespaces:
+            return
+        why = (
+            f"resources in ConfigMaps count only in {', '.join(self._namespaces)}: apply them directly, or add "
+            f"{meta['namespace']} to --bundle-namespaces of the operator (chart: operator.bundleNamespaces)"
+        )
+        await self._tell(bundle, "", why)
+        raise BadBundle(why)
+
+    async def _note(self, bundle: Table, refused: list[str]) -> None:
+        """Whoever made the ConfigMap sees what became of it, and can wait for that. Raises KubeError."""
+        meta = bundle["metadata"]
+        notes = meta.get("annotations") or {}
+        wanted = {
+            DONE: None if refused else digest(bundle.get("data") or {}),
+            REFUSED: "; ".join(refused)[:LONGEST] or None,
+        }
+        if any(notes.get(name) != text for name, text in wanted.items()):
+            await self._kube.merge(
+                "v1", "ConfigMap", meta["namespace"], meta["name"], {"metadata": {"annotations": wanted}}
+            )
 
     async def _vouched(self, meta: Table, data: Table) -> None:
         """Raises BadBundle unless somebody who may write Secrets stands up for this text; KubeError."""

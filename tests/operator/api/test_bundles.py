@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
-from broker_operator.kube.bundles import LABEL
+from broker_operator.kube.bundles import DONE, LABEL, REFUSED, digest
 from broker_operator.process import Options
 from broker_operator.spec.names import ADDRESS, API_VERSION, BROKER, USER, Id
 
 from broker.seams.entropy import token
 
+from .test_waits import kubectl
 from .world import NAMESPACE, Table, empty, events_of, operating, vouch
 
 pytestmark = pytest.mark.timeout(400)
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl (Debian: apt install kubernetes-client)")
 async def test_a_bundle_becomes_resources_that_a_person_may_change(world):
     name = f"bundle-{token(3)}"
     spec = {"image": "stampede:1", "etcd": {"endpoints": [world.etcd]}}
@@ -33,6 +36,10 @@ async def test_a_bundle_becomes_resources_that_a_person_may_change(world):
         await world.until(refused)
         assert await world.get(BROKER, world.broker) is None
         await vouch(world, name)
+        # As a pipeline waits behind `helm upgrade`.
+        annotation = "jsonpath={.metadata.annotations.stampede\\.dev/resources-applied}"
+        done = await kubectl("wait", f"configmap/{name}", f"--for={annotation}={digest(body['data'])}", "--timeout=60s")
+        assert done.returncode == 0, done.stderr
         found = await world.until(lambda: world.get(BROKER, world.broker))
         assert found["metadata"]["ownerReferences"][0]["name"] == name
         patch = {"spec": {"owners": {"replicas": 5}}}
@@ -45,6 +52,12 @@ async def test_a_bundle_becomes_resources_that_a_person_may_change(world):
             return any("spec.name" in one["message"] for one in await events_of(world, name))
 
         await world.until(told)
+
+        async def noted() -> bool:
+            notes = (await world.get("ConfigMap", name, "v1"))["metadata"]["annotations"]
+            return DONE not in notes and "spec.name" in notes.get(REFUSED, "")
+
+        await world.until(noted)
         assert (await world.get(BROKER, world.broker))["spec"]["owners"]["replicas"] == 5
         manifest["spec"]["owners"] = {"replicas": 4}
         data = {"broker.yaml": json.dumps(manifest), "bad.yaml": None}
