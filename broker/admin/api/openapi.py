@@ -59,7 +59,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     ),
     "Queue": _object(**_QUEUE),
     "QueuePart": _object(
-        **_QUEUE, selector=MAYBE, browsers=NUMBER, last_message=NUMBER, exclusive=FLAG, non_destructive=FLAG,
+        **_QUEUE, selector=MAYBE, maker=TEXT, browsers=NUMBER, last_message=NUMBER, exclusive=FLAG,
+        non_destructive=FLAG,
         ring_size=NUMBER, last_value=FLAG, max_consumers=NUMBER, max_delivery_attempts=NUMBER,
         dead_letter_address=TEXT, expiry_address=TEXT, expiry_queue=MAYBE, why=TEXTS,
     ),

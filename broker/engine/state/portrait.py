@@ -96,6 +96,7 @@ def queue_detail(slot: Slot, queue: Queue) -> Row:
     return {
         **queue_row(slot, queue),
         "selector": queue.selector,
+        "maker": queue.maker,
         "browsers": len(queue.browsers or ()),
         "last_message": queue.last,
         "exclusive": settings.exclusive,

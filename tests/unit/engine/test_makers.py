@@ -12,6 +12,7 @@ from broker.core.errors import Code
 from broker.core.records import MetaRecord
 from broker.engine.address.address_rules import OWNED
 from broker.engine.publishing.recurrence import Recurrence, split
+from broker.engine.state.portrait import queue_detail
 
 from .world import ANYCAST, MULTICAST, UNSET, World, got, refused, run_of
 
@@ -60,6 +61,13 @@ def test_a_queue_that_goes_with_its_consumer_is_his_and_has_no_record():
     world.subscribe(2, "news", routing=MULTICAST, maker="bob", create=False)
     assert sorted(makers(world).values()) == ["ada", "bob"], "one of its own is made in any case"
     assert not world.engine._slot.addresses["news"].rules, "nobody can name them, so nobody is asked"
+
+
+def test_whose_a_queue_is_is_told_on_its_own_page():
+    world = World()
+    world.publish("q", b"1", create="ada")
+    slot = world.engine._slot
+    assert [queue_detail(slot, queue)["maker"] for queue in slot.queues.values()] == ["ada"]
 
 
 def test_records_of_nobodys_queues_are_as_they_were():
