@@ -89,11 +89,11 @@ class OperatorAnswers:
                 continue
             # Bounded per owner: an answer may look at 100,000 queues, in steps.
             self._under_way[edge] += 1
-            self._step(edge, work, ask.id, send)
+            self._step(edge, work, ask.id, send, self._now())
 
-    def _step(self, edge: str, work: Generator[None, None, dict[str, Any]], id: int, send: Tell) -> None:
+    def _step(self, edge: str, work: Generator[None, None, dict[str, Any]], id: int, send: Tell, since: float) -> None:
         try:
-            portion(work, self._now)
+            portion(work, self._now, since)
         except StopIteration as end:
             self._over(edge)
             self._tell(send, id, msgspec.json.encode(end.value), "")
@@ -103,7 +103,7 @@ class OperatorAnswers:
             self._tell(send, id, b"", "internal error; its log says more")
         else:
             # One portion in each turn of the loop.
-            self._schedule(lambda: self._step(edge, work, id, send))
+            self._schedule(lambda: self._step(edge, work, id, send, since))
 
     def _over(self, edge: str) -> None:
         self._under_way[edge] -= 1

@@ -41,19 +41,28 @@ EVERY_S = 1.0
 PORTION_S = 0.0001
 """Of work for people that is done in pieces: so long a message waits for a portion of it, and it passes the loop five
 times on its way."""
+PORTION_MOST_S = 0.002
+"""… of what somebody has waited long for: on a loop with much to do a tenth of a millisecond in each of its turns would
+be seconds for a list of 100,000 queues."""
+AGED_S = 0.1
+"""With each of these the portions of one answer get longer by PORTION_S."""
 PORTION = 64
 """Pieces of one, whatever the clock says: in simulations it stands still."""
 MARK_S = 0.01
 """So old a look at the time of the processor may be when a step begins."""
 
 
-def portion(work: Iterator[object], now: Callable[[], float]) -> None:
+def portion(work: Iterator[object], now: Callable[[], float], since: float | None = None) -> None:
     """As many pieces as PORTION_S has room for, one at least: what a piece takes depends on what the caches still hold,
-    some microseconds or a hundred. Raises StopIteration with what `work` returns."""
-    until = now() + PORTION_S
-    for _ in range(PORTION):
+    some microseconds or a hundred. Raises StopIteration with what `work` returns.
+
+    since   when somebody began to wait for it (seconds of `now`); None: nobody does."""
+    began = now()
+    aged = (began - since) / AGED_S if since is not None else 0.0
+    most = min(PORTION_S * (1 + aged), PORTION_MOST_S)
+    for _ in range(int(PORTION * most / PORTION_S)):
         next(work)
-        if now() >= until:
+        if now() - began >= most:
             return
 
 

@@ -134,12 +134,13 @@ class Caller:
     async def work(self, work: Work) -> Answer:
         """Carries it out with turns of the loop in between."""
         steps, unhurried = self._steps, _UNHURRIED.get()
+        since = None if unhurried else steps.now()
         try:
             while True:
                 if unhurried:
                     await self._turns.next()
                 began = steps.begin()
-                portion(work, steps.now)
+                portion(work, steps.now, since)
                 if steps.took(began):
                     steps.tell("/api/v1")
                 if not unhurried:

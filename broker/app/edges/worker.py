@@ -202,10 +202,10 @@ class EdgeWorker:
     async def _answer(self, question: Any) -> Any:
         """Of an operator about connections, with turns of the loop in between."""
         assert self._clients is not None
-        work = self._clients.answer(question)
+        work, since = self._clients.answer(question), self.clock.monotonic()
         while True:
             try:
-                portion(work, self.clock.monotonic)
+                portion(work, self.clock.monotonic, since)
             except StopIteration as end:
                 return end.value
             await asyncio.sleep(0)

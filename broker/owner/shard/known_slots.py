@@ -118,7 +118,7 @@ class KnownSlots:
         if self._later is not None:
             self._keep(question, KnownAnswer(self._now(), groups, joined))
             return joined
-        given_up = deque(groups)
+        given_up = deque(groups)  # nobody else has them
         del groups[:]
         while given_up:
             _give_back(given_up)
@@ -134,7 +134,8 @@ class KnownSlots:
 
     def _give_up(self, groups: Iterable[KnownGroup]) -> None:
         begins = not self._given_up
-        self._given_up.extend(groups)
+        # Copies: an answer that is being worked out may still look at these groups, and keeps those that are unchanged.
+        self._given_up.extend([KnownGroup([*group.slots], group.joined) for group in groups])
         if begins:
             self._free()
 

@@ -209,6 +209,22 @@ def test_what_is_given_up_goes_bit_by_bit(monkeypatch):
     assert looks.given_up() == 3 * GROUP - 1, "what was found before, too"
 
 
+def test_what_is_given_up_is_not_taken_from_an_answer_that_goes_on():
+    looks = Looks(2 * GROUP)
+    looks.ask()
+    slow = looks.known.look(b"q", iter(looks.slots), looks.work, looks.join)
+    for _ in range(1):
+        next(slow)  # the first group is at rest: this answer will keep it
+    looks.slots[GROUP - 1].changes += 1
+    looks.ask()
+    looks.free()
+    with pytest.raises(StopIteration):
+        while True:
+            next(slow)
+    (kept,) = looks.known._known.values()
+    assert [len(group.slots) for group in kept.groups] == [GROUP, GROUP]
+
+
 def test_nothing_is_held_for_longer_than_somebody_asks(monkeypatch):
     looks = Looks(2)
     looks.ask()

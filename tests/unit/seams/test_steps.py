@@ -6,7 +6,18 @@ import logging
 
 import pytest
 
-from broker.seams.steps import BOUNDS_S, EVERY_S, MARK_S, PORTION, PORTION_S, SLOW_S, StepKindStats, Steps, portion
+from broker.seams.steps import (
+    BOUNDS_S,
+    EVERY_S,
+    MARK_S,
+    PORTION,
+    PORTION_MOST_S,
+    PORTION_S,
+    SLOW_S,
+    StepKindStats,
+    Steps,
+    portion,
+)
 
 TINY = 1 / 1024
 """Exact in binary, as are its sums: bounds are met, not nearly met."""
@@ -143,3 +154,25 @@ def test_a_portion_ends_with_its_time_or_its_pieces(machine):
     with pytest.raises(StopIteration) as end:
         portion(long, machine.monotonic)
     assert end.value.value == "the answer"
+
+
+def test_a_portion_grows_with_the_time_that_somebody_waits(machine):
+    """A loop whose turns take a millisecond and that gives a tenth of one to an answer in each: an answer of two
+    seconds would take twenty."""
+
+    def work():
+        for _ in range(20_000):
+            machine.now += PORTION_S
+            yield
+
+    long, began, turns = work(), machine.now, 0
+    with pytest.raises(StopIteration):
+        while True:
+            portion(long, machine.monotonic, began)
+            machine.now += 0.001
+            turns += 1
+    assert machine.now - began < 4, "not 2 + 20"
+    assert turns < 2000
+    at = machine.now
+    portion(work(), machine.monotonic, began)
+    assert machine.now - at <= PORTION_MOST_S + 2 * PORTION_S, "and no longer"

@@ -41,7 +41,7 @@ async def test_what_is_watched_gives_way_and_what_is_asked_does_not():
 
     def work():
         for _ in range(10):
-            clock.now += PORTION_S
+            clock.now += 2 * PORTION_S
             yield
         return {"done": True}
 
