@@ -246,11 +246,13 @@ class LedSlot:
     reached   every item up to this lsn counts (or will, once it is on our own disk).
     last      lsn of the last item sealed here.
     doubtful  followers that could not go on from what they were sent: they are seeded.
-    until     monotonic time up to which dispatching is known to be allowed."""
+    until     monotonic time up to which dispatching is known to be allowed.
+    at_rest   everybody is in sync and everything is known.
+    told      every follower in sync has been told that everything up to this lsn counts; UNKNOWN: one may not have."""
 
     __slots__ = (
-        "busy", "doubtful", "last", "live", "me", "min_in_sync", "needed", "pending", "reached", "record",
-        "retry_at", "seed_rate", "state", "tracks", "unsure", "until",
+        "at_rest", "busy", "doubtful", "last", "live", "me", "min_in_sync", "needed", "pending", "reached", "record",
+        "retry_at", "seed_rate", "state", "told", "tracks", "unsure", "until",
     )  # fmt: skip
 
     def __init__(self, record: SlotRecord, me: str, min_in_sync: int, last: int, number: int) -> None:
@@ -267,6 +269,8 @@ class LedSlot:
         """[commit number, last lsn in it, bytes] of what does not count yet. The first entry stands for `whole`."""
         self.tracks: dict[str, FollowerProgress] = {m: FollowerProgress(record.slot, m) for m in self._members()}
         self.live: list[FollowerProgress] = []
+        self.at_rest = False
+        self.told = UNKNOWN
         self.unsure: list[tuple[str, ...]] = []
         """Proposed isrs of which nobody knows whether they were written."""
         self.busy = False
@@ -383,8 +387,14 @@ class LedSlot:
         return track
 
     def renew_live(self) -> None:
-        # Looked at for every item sealed: a list that is renewed when a state changes, not searched each time.
+        # Looked at for every item sealed: a list that is renewed when a state changes, not searched each time. So are
+        # the other two, by the leader's tick: of 256 slots most are at rest, and it has nothing to do for them.
         self.live = [track for track in self.tracks.values() if track.state is Progress.LIVE]
+        record = self.record
+        self.at_rest = (
+            len(self.live) == len(self.tracks) and len(record.isr) == len(record.replicas) and not self.unsure
+        )
+        self.told = UNKNOWN
 
     def _renew(self) -> None:
         needed = set(self.record.isr).union(*self.unsure)
@@ -393,11 +403,12 @@ class LedSlot:
         self.until = 0.0  # promises were counted of other members (I8): they are asked for anew
         self.renew_live()
 
-    def at_rest(self) -> bool:
-        """Everybody is in sync and everything is known."""
-        replicas = self.record.replicas
-        # Then the leader's tick has nothing to consider for this slot: of 256 slots most are at rest.
-        return len(self.live) == len(self.tracks) and len(self.record.isr) == len(replicas) and not self.unsure
+    def tell(self, lsn: int) -> list[str]:
+        """Whom to tell that everything up to there counts."""
+        tracks = [self.tracks[member] for member in self.record.isr if member in self.tracks]
+        untold = [track.member for track in tracks if track.tell(lsn)]
+        self.told = lsn if all(track.told == lsn for track in tracks) else UNKNOWN
+        return untold
 
     def wanted(self, lost: Collection[str]) -> tuple[str, ...] | None:
         """The isr to be proposed; None: none. `lost`: owners that do not answer.

@@ -50,6 +50,8 @@ UPGRADE_S: Final = 60.0
 """A follower of an older release that cannot read our log is asked again after so long."""
 LINGER_S: Final = 5.0
 """A stream that no slot needs is kept so long."""
+USED_S: Final = 1.0
+"""So often it is looked which those are."""
 
 Later = Callable[[float, Callable[[], None]], Any]
 Changed = Callable[[SlotRecord | None], None]
@@ -129,7 +131,7 @@ class Leaders:
         self._checks = Checks(later)
         self._asked: dict[int, Answer] = {}
         """Slots to be looked at as soon as all followers have been sent everything."""
-        self._ticked = 0.0
+        self._ticked = self._looked = 0.0
         self._slept = 0.0
         """Seconds that we stood still since we began: they are nobody's silence."""
         self._stopped = False
@@ -552,31 +554,36 @@ class Leaders:
         self._ticked = now
         self._slept += slept
         self._tell_counted()
+        for peer in list(self._peers.values()):
+            peer.tick(slept)
+        if now - self._looked > USED_S:
+            self._looked = now
+            self._let_go(now)
+        stuck = any(peer.stuck(now) for peer in self._peers.values())
+        # At rest are nearly all; a hanging disk of one follower concerns those that are at rest, too.
+        for lead in list(self._leads.values()):
+            if stuck or not lead.at_rest:
+                self._consider(lead)
+
+    def _let_go(self, now: float) -> None:
+        """Of peers that no slot needs any more."""
         used = {member for lead in self._leads.values() for member in lead.tracks}
         for id, peer in list(self._peers.items()):
-            peer.tick(slept)
             if id in used:
                 self._unused_since.pop(id, None)
             elif now - self._unused_since.setdefault(id, now) > LINGER_S:
                 peer.close("no slot needs it", EndKind.ALIVE)
                 del self._peers[id], self._unused_since[id]
-        stuck = any(peer.stuck(now) for peer in self._peers.values())
-        # At rest are nearly all; a hanging disk of one follower concerns those that are at rest, too.
-        for lead in list(self._leads.values()):
-            if stuck or not lead.at_rest():
-                self._consider(lead)
 
     def _tell_counted(self) -> None:
         """Followers in sync hear with the next ping what counts by now: so far they may be read (docs/adr/0010).
         What is not on our own disk yet does not count: alone, we would not have it."""
         for slot, lead in self._leads.items():
-            if lead.state is not LeaderState.WHOLE:
+            if lead.told == lead.reached or lead.state is not LeaderState.WHOLE:
                 continue
             lsn = min(lead.reached, self._journal.written(slot))
-            for member in lead.record.isr:
-                track = lead.tracks.get(member)
-                if track is not None and track.tell(lsn):
-                    self._peers[member].tell(slot, lsn)
+            for member in lead.tell(lsn):
+                self._peers[member].tell(slot, lsn)
 
     def metrics(self) -> Iterable[Metric]:
         return lag_metrics(self, self._leads.values(), self._peers.values(), self._catch_up)

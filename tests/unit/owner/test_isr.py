@@ -196,15 +196,28 @@ def test_all_is_at_rest_when_everybody_is_live_and_in_sync_and_nothing_is_propos
     lead = LedSlot(all_in, ME, 2, 10, 1)
     has(lead, IN, 10), has(lead, OUT, 10)
     lead.renew_live()
-    assert lead.at_rest()
+    assert lead.at_rest
     lead.propose((ME, IN, OUT))
-    assert not lead.at_rest()
+    assert not lead.at_rest
     lead.adopt(one_out)
-    assert not lead.at_rest()
+    assert not lead.at_rest
     lead.adopt(all_in)
     has(lead, OUT, 10, Progress.TAIL)
     lead.renew_live()
-    assert not lead.at_rest()
+    assert not lead.at_rest
+
+
+def test_who_is_in_sync_is_told_once_how_much_counts_and_again_when_it_is_anew():
+    lead = LedSlot(SlotRecord(7, 1, ME, (ME, IN, OUT), (ME, IN, OUT)), ME, 2, 10, 1)
+    has(lead, IN, 10), has(lead, OUT, 10, Progress.TAIL)
+    assert lead.tell(10) == [IN, OUT] and lead.told == 10 and lead.tell(10) == []
+    assert lead.tell(12) == [IN, OUT] and lead.told == 12
+    lead.restart(OUT)
+    assert lead.told != 12 and lead.tell(12) == [] and lead.told != 12, "it has not said what it has"
+    has(lead, OUT, 12)
+    assert lead.tell(12) == [OUT] and lead.told == 12
+    lead.adopt(SlotRecord(7, 1, ME, (ME, IN, OUT, "o9"), (ME, IN, OUT)))
+    assert lead.told != 12
 
 
 def wanted_of(in_sync, min_in_sync, lost=(), **states):

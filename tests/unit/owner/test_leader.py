@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.owner.replication.leader import RETRY_S
+from broker.owner.replication.leader import LINGER_S, RETRY_S, USED_S
 
 from .test_repl_basics import SLOT, in_sync, ready_world, same_everywhere, told
 
@@ -211,3 +211,38 @@ def test_what_followers_acknowledge_before_it_is_sealed_counts_when_it_is():
     leader.committing = False
     leader.step()
     world.until(lambda: told(world) == 1, seconds=5)
+
+
+def test_the_tick_has_nothing_to_do_for_slots_at_rest(monkeypatch):
+    """An owner leads many slots, and most of them are at rest."""
+    world = ready_world()
+    leader, follower = world.leader(SLOT), world.owners["o1"]
+    world.until(lambda: follower.followers.counted(SLOT) == leader.journal.last(SLOT)[1])
+    world.run(1.0)
+    looked, considered = [], []
+    written, consider = leader.journal.written, leader.leaders._consider
+    monkeypatch.setattr(leader.journal, "written", lambda slot: (looked.append(slot), written(slot))[1])
+    monkeypatch.setattr(leader.leaders, "_consider", lambda lead: (considered.append(lead), consider(lead)))
+    world.run(5.0)
+    assert looked == considered == []
+    leader.send(SLOT)
+    last = leader.journal.last(SLOT)[1]
+    world.until(lambda: all(world.owners[o].followers.counted(SLOT) == last for o in ("o1", "o2")))
+    assert looked
+    world.run(1.0)
+    looked.clear()
+    world.run(5.0)
+    assert looked == considered == []
+    world.owners["o2"].crash()
+    world.until(lambda: considered)
+    world.until(lambda: in_sync(world, "o0", "o1"))
+
+
+def test_a_stream_that_no_slot_needs_is_kept_for_a_while():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    leader.leaders.resign(SLOT)
+    world.run(LINGER_S - USED_S)
+    assert set(leader.leaders._peers) == {"o1", "o2"}
+    world.run(3 * USED_S)
+    assert not leader.leaders._peers
