@@ -1,8 +1,8 @@
-"""Who may read the numbers of the admin port (/metrics, /api/depth and its like) from another machine: whoever shows
-the token of `admin.token_file`, as `Authorization: Bearer TOKEN`.
+"""Who may read the numbers of the admin port (/metrics, /api/depth and its like) from another machine: a client that
+shows the token of `admin.token_file`, as `Authorization: Bearer TOKEN`.
 
-Rule: this machine is asked for nothing, and without a file nobody is. A file that cannot be read leaves the token from
-before in use. A token is in no log and no answer.
+Rule: this machine is asked for nothing, and without a file no machine is. A file that cannot be read leaves the token
+from before in use. A token is in no log and no answer.
 """
 
 from __future__ import annotations

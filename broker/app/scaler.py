@@ -1,4 +1,4 @@
-"""`stampede scaler`: tells KEDA, and whoever asks over HTTP, what waits in the whole cluster.
+"""`stampede scaler`: tells KEDA, and clients that ask over HTTP, what waits in the whole cluster.
 
 Rule: only wiring and life cycle. Registers nowhere and keeps nothing: any number of them may run.
 """

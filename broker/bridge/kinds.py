@@ -1,7 +1,7 @@
 """What brokers are like at the other end of a bridge: what names a message there, whether known ids are dropped, how a
 topic is subscribed to for good.
 
-Rule: tables and pure functions; whoever bridges asks here, and has no `if` about a kind of broker.
+Rule: tables and pure functions; the rest of the room asks here, and has no `if` about a kind of broker.
 """
 
 from __future__ import annotations

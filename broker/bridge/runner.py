@@ -1,6 +1,6 @@
 """One bridge for as long as it is wanted: connects both ends, moves messages, and begins again when one fails.
 
-The target is connected first: what the source hands out to somebody who cannot pass it on would count as a failed
+The target is connected first: what the source hands out to a bridge that cannot pass it on would count as a failed
 attempt.
 
 Rule: never ends by itself. Every failure is told once, and waited for longer each time in a row.

@@ -11,9 +11,9 @@
 
 Rule: built on broker.wire alone, like any other client could be; it knows nothing of the server's rooms.
 
-There is no automatic reconnect, on purpose. What a lost connection means depends on the application: a send
-without its receipt may or may not have been stored, a transaction is gone, unacknowledged messages come again
-(possibly to somebody else), a topic subscription has missed messages. Catch ConnectionLost, decide, connect again.
+There is no automatic reconnect, on purpose. What a lost connection means depends on the application: a send without its
+receipt may or may not have been stored, a transaction is gone, unacknowledged messages come again (possibly to another
+consumer), a topic subscription has missed messages. Catch ConnectionLost, decide, connect again.
 """
 
 from .connect import connect

@@ -1,8 +1,8 @@
 """A large body on its way in: pieces wait here until the application asks for them.
 
-Pieces are held in memory up to a bound; above it the connection stops reading, unless somebody waits for a
-receipt that stands behind this body on the wire: then the rest goes to an unnamed temporary file, so that
-neither memory nor the wait is unbounded.
+Pieces are held in memory up to a bound; above it the connection stops reading, unless the application waits for a
+receipt that stands behind this body on the wire: then the rest goes to an unnamed temporary file, so that neither
+memory nor the wait is unbounded.
 
 Rule: one producer (the connection), one reader; pieces come out in order, each once.
 """

@@ -3,7 +3,7 @@
 Two tasks serve it, whatever is open: one reads, parses and hands out; one sends what has gathered since its last
 send as one piece. Back-pressure: callers wait while much is unsent; reading stops while much is unread.
 
-Rule: a frame goes out whole or not at all; whoever waits is woken when the connection ends, with the reason.
+Rule: a frame goes out whole or not at all; a call that waits is woken when the connection ends, with the reason.
 """
 
 from __future__ import annotations

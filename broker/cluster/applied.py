@@ -1,4 +1,4 @@
-"""Tells how far this process has applied the live configuration, so that somebody can wait until all have.
+"""Tells how far this process has applied the live configuration, so that an operator can wait until all have.
 
 Rule: one small write when something has changed, at most four a second; the key goes with the registration.
 """

@@ -1,11 +1,11 @@
 """Which edge runs which bridge: a key for each, on the lease of the edge's registration.
 
-Of the edges that live, one is the first choice for a bridge (a hash of both names), so that they are spread; the others
-wait a little longer each before they take what is free. Who has one keeps it while it lives.
+Of the edges that live, one is the first choice for a bridge (a hash of both names), so that they are spread; the other
+edges wait a little longer each before they claim what is free. The edge that has one keeps it while it lives.
 
-Rule: who does not hold the key does not run it. Two may run one for a moment, when etcd has let a lease go that its
-edge still believes in: then a message may come twice where the target knows no ids, and is never lost. Must not know
-what a bridge does.
+Rule: an edge without the key does not run it. Two may run one for a moment, when etcd has let a lease go that its edge
+still believes in: then a message may come twice where the target knows no ids, and is never lost. Must not know what a
+bridge does.
 """
 
 from __future__ import annotations

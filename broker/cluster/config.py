@@ -10,9 +10,9 @@
     config/tokens/<name>        {"hash": "9f86d0…", "groups": ["ops"], "by": "ada", "created": 1764…}
 
 Rule: what is wrong is named once and left out; what was there before it stays in use. A permission that cannot be read
-and was not there before is for nobody: what it was to close must not be open. And whoever starts with an entry that it
-cannot read (`missing`) must not pass for one that has the whole configuration. Revisions applied only grow.
-Must not know who uses the values: they go to callbacks, whole, after each batch of changes.
+and was not there before is for no user: what it was to close must not be open. And a process that starts with an entry
+that it cannot read (`missing`) must not pass for one that has the whole configuration. Revisions applied only grow.
+Must not know what uses the values: they go to callbacks, whole, after each batch of changes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who plans: one owner holds the key `controller` on the lease of its own registration.
+"""Which owner plans: it holds the key `controller` on the lease of its own registration.
 
-Rule: whoever does not hold it writes no plan; every planned write compares the key's revision, so that one who has
+Rule: an owner without it writes no plan; every planned write compares the key's revision, so that an owner that has
 lost it without knowing changes nothing. Must not know what is planned.
 """
 

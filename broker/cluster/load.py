@@ -1,4 +1,4 @@
-"""How many connections each edge has: told to the others and to who scales them, in `load/<edge>`.
+"""How many connections each edge has: told to the other edges and to what scales them, in `load/<edge>`.
 
 Rule: one small write when the number has changed by a tenth, and at most one in EVERY_S; the key goes with the
 registration. Must not know sessions.

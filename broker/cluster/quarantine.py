@@ -1,11 +1,11 @@
 """A slot whose leaders stop one after the other is taken out of service, before it has taken all owners with it.
 
 An exception in an engine stops its owner: what the engine knows is worth nothing any more, and a restart reads the log
-anew. Where a message or a subscription sets it off, the slot's next leader throws as well. So who stops leaves a note
-about the slot, which the store forgets after a minute; who stops and finds one leaves the slot without a leader
-(shelved): nobody tries again before an operator says so, and all other slots go on.
+anew. Where a message or a subscription sets it off, the slot's next leader throws as well. So an owner that stops
+leaves a note about the slot, which the store forgets after a minute; an owner that stops and finds one leaves the slot
+without a leader (shelved): no owner tries again before an operator says so, and all other slots go on.
 
-Rule: nobody's clock counts but the store's; whoever stops never waits long for it. Must not know engines.
+Rule: no clock counts but the store's; an owner that stops never waits long for it. Must not know engines.
 """
 
 from __future__ import annotations

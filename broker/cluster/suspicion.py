@@ -1,13 +1,13 @@
 """Early revocation: an owner that its peers cannot reach is declared dead before its lease runs out.
 
-Whoever cannot talk to an owner writes a suspicion of exactly that registration (boot and lease). Any owner that sees
-fresh ones of a majority of those who could know revokes the lease; the controller may be the dead one, so it is
-not left to it. Being wrong is safe: epochs fence, promises forbid overlap (docs/adr/0004).
+An owner that cannot talk to another writes a suspicion of exactly that registration (boot and lease). Any owner that
+sees fresh ones of a majority of the owners that could know revokes the lease; the controller may be the dead one, so it
+is not left to it. Being wrong is safe: epochs fence, promises forbid overlap (docs/adr/0004).
 
-Who could know are the live owners that share a slot with it, one of them leading: nobody else has a stream to it. Of
-fifty owners these are two, as placement has it (cluster/planning), and the others would never say a word. A single one
-is no jury, because each of two that cannot talk would have the other declared dead: then, and where it shares nothing,
-a majority of all others must say so, or its lease has to run out.
+Those that could know are the live owners that share a slot with it, one of them leading: no other owner has a stream to
+it. Of fifty owners these are two, as placement has it (cluster/planning), and the other 47 would never say a word. A
+single one is no jury, because each of two that cannot talk would have the other declared dead: then, and where it
+shares nothing, a majority of all other owners must say so, or its lease has to run out.
 
 A suspicion rests on an attempt to reach that owner that failed. One that began before either of us was registered as we
 are now (the store was away, say, and all leases ran out) says nothing about whom we reach now.

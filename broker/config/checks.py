@@ -1,7 +1,7 @@
 """Settings that contradict each other.
 
-Rule: every check says which settings, why they cannot go together, and what to change. Looks at values only;
-whether files exist or ports are free is found out by whoever opens them.
+Rule: every check says which settings, why they cannot go together, and what to change. Looks at values only; whether
+files exist or ports are free is found out by what opens them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """All ports of a broker as acceptors: the four of [edge], and those of [acceptors].
 
 Rule: values in, values out; what an acceptor does not say is taken from [edge] and [wire] here and nowhere else, so
-that whoever serves a port asks its AcceptorSettings alone. Nothing is opened or checked here (checks.py).
+that what serves a port asks its AcceptorSettings alone. Nothing is opened or checked here (checks.py).
 """
 
 from __future__ import annotations

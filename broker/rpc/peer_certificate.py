@@ -1,10 +1,10 @@
-"""The certificate of who is dialled, which gRPC verifies and does not show: for the list of revoked ones.
+"""The certificate of the peer that is dialled, which gRPC verifies and does not show: for the list of revoked ones.
 
     certificate_of()   a handshake of our own, which ends when the other end has shown its certificate
-    the call           trusts that one certificate and no other (Credentials.channel): whoever answered the handshake
-                       in place of somebody whose certificate is revoked gains nothing
+    the call           trusts that one certificate and no other (Credentials.channel): a server that answered the
+                       handshake in place of one whose certificate is revoked gains nothing
 
-Rule: only where there is such a list, because each dial is two handshakes then. Must not know what is called, nor who
+Rule: only where there is such a list, because each dial is two handshakes then. Must not know what is called, nor what
 is on the list.
 """
 

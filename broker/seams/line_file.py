@@ -1,9 +1,9 @@
 """A file that lines are added to, by one process or by several of ours, and that is put aside when it is full.
 
-Whoever moves or removes it (logrotate) need tell nobody: where it stood a new one is begun with the next line. A line
-that was on its way at that moment is in the file that was moved: none is lost, and none is in both.
+A program that moves or removes it (logrotate) need not tell us: where it stood a new one is begun with the next line. A
+line that was on its way at that moment is in the file that was moved: none is lost, and none is in both.
 
-What a full disk has cut off stays as half a line, whoever wrote it, and the next line begins below it.
+What a full disk has cut off stays as half a line, whichever process wrote it, and the next line begins below it.
 
 Rule: a line is written whole, and at once; nothing waits in memory. Must not know what the lines say.
 """

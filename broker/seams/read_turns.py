@@ -1,7 +1,7 @@
 """Turns of the loop that reads nobody is in a hurry for take: of the log, and what consoles watch.
 
-Rule: one read at a time, however many there are, and between two of their steps everybody else has the loop; where
-somebody has used it, they rest: a message passes the loop some five times on its way, and would find a step of a
+Rule: one read at a time, however many there are, and between two of their steps the rest of the broker has the loop;
+where that has used it, reads rest: a message passes the loop some five times on its way, and would find a step of a
 read before it each time. An idle broker is read as fast as it goes.
 """
 

@@ -1,7 +1,7 @@
 """Lists of revoked certificates (CRLs), as files that change.
 
-Rule: what is on a list counts, whoever has signed the list: the file is ours. Needs the library `cryptography`, loaded
-only where there is such a file.
+Rule: what is on a list counts, whatever key has signed the list: the file is ours. Needs the library `cryptography`,
+loaded only where there is such a file.
 """
 
 from __future__ import annotations

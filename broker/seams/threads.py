@@ -1,4 +1,4 @@
-"""Threads that wait for somebody else: a server, a function of the user's.
+"""Threads that wait for what is not ours: a server, a function of the user's.
 
 Rule: a process that ends does not wait for them. (Those of concurrent.futures are joined at the end of the interpreter:
 one question without an answer, and SIGTERM would not be obeyed.)

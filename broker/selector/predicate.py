@@ -1,7 +1,8 @@
 """A compiled selector.
 
-Rule: equal texts are one object while anybody holds it, so that whoever asks the same question is known to; and for a
-while longer (Recent), since a SUBSCRIBE passes through several who ask. Must not know how it was compiled.
+Rule: equal texts are one object while a consumer holds it, so that consumers with the same question can be told; and
+for a while longer (Recent), since a SUBSCRIBE passes through several modules that ask. Must not know how it was
+compiled.
 """
 
 from __future__ import annotations

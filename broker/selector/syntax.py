@@ -1,7 +1,7 @@
 """What a selector means, as a tree.
 
-Rule: plain values; how they are computed is compiling.py's. `Condition` nodes are true, false or unknown, the others
-are values. Must not know messages.
+Rule: plain values; how they are computed is compiling.py's. `Condition` nodes are true, false or unknown, all other
+nodes are values. Must not know messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The operator's own port: health and numbers.
 
-Rule: reads, never steers. Healthy: the event loop turns. Ready: working, or standing by for whoever works.
+Rule: reads, never steers. Healthy: the event loop turns. Ready: working, or standing by for the operator that works.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the pipeline raises on purpose: one class, whose text says what to do.
 
-Rule: an error leaves neither duplicates nor holes: whoever raises it has not yet said that something is done.
+Rule: an error leaves neither duplicates nor holes: the step that raises it has not yet said that something is done.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Files that appear whole or not at all, on the disk before they are named.
 
-Rule: write beside, sync, rename, sync the folder. Whoever finds a file finds all of it.
+Rule: write beside, sync, rename, sync the folder. A reader that finds a file finds all of it.
 """
 
 from __future__ import annotations

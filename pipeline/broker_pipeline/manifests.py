@@ -4,14 +4,14 @@
     archive/data/messages/address=orders/date=2026-11-24/hour=13/000000000001-0.parquet
     archive/bodies/<message id>.body        large bodies
 
-A manifest is the whole of a run's effect: its data files are on the disk before, under names nobody looks for, and it
-appears at once, or not where its number is taken (stores.py). So a run happens once or not at all, whatever is killed
-when, and the chain says where to go on: it is the checkpoint.
+A manifest is the whole of a run's effect: its data files are on the disk before, under names that no reader looks for,
+and it appears at once, or not where its number is taken (stores.py). So a run happens once or not at all, whatever is
+killed when, and the chain says where to go on: it is the checkpoint.
 
 Beyond a folder of this machine files are not moved, since there a move may be a copy: they are written to
 data/<number>-<token>/ at once, and a folder there that no manifest names is rubbish.
 
-Rule: engine-neutral. Whoever reads the files that `live` gives, with DuckDB, pandas or Spark, sees each row once.
+Rule: engine-neutral. A reader of the files that `live` gives, be it DuckDB, pandas or Spark, sees each row once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Who may use the API: where the request came from, what page made it, who asks, and what of.
 
 Without users only this machine may, and it may everything; with users: HTTP basic, every time (a right passcode costs
-an HMAC), or the token of a machine (Bearer). Members of `admin.administrators` may everything; whoever has
-`manage` of an address sees and manages that.
+an HMAC), or the token of a machine (Bearer). Members of `admin.administrators` may everything; a user with `manage` of
+an address sees and manages that.
 
 Rule: nothing is answered before all of it is decided. What a stranger's web page could have sent (a name of its own for
 our address, another origin, a form) is refused before the login is looked at.

@@ -1,9 +1,9 @@
 """The read API: the log of slots for archives, reports and Spark (gRPC; docs/adr/0010-reading-the-log.md).
 
 Rule: it never disturbs the path of messages. Files are read in threads of its own, rows are made a few at a time
-between turns of the loop, and there are only so many streams. What somebody may not read is refused, or left out
-where he asked for everything; what is not here any more is an error, never a gap. Knows rows and gRPC; who may what
-and where slots are is asked of others.
+between turns of the loop, and there are only so many streams. What a reader may not read is refused, or left out where
+it asked for everything; what is not here any more is an error, never a gap. Knows rows and gRPC; who may what and where
+slots are is asked of others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the broker and its edge processes ask of each other beside messages: a stream of questions and answers.
 
-Rule: never per message. Every question is answered, if only by its end: when the stream breaks, whoever waits hears of
-it. Knows no question.
+Rule: never per message. Every question is answered, if only by its end: when the stream breaks, the caller that waits
+hears of it. Knows no question.
 """
 
 from __future__ import annotations

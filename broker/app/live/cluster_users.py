@@ -1,6 +1,6 @@
 """Users of a cluster, changed through the API of an edge: entries in etcd, as `stampede cluster users` writes them.
 
-Rule: where an edge has a users file of its own, that one counts for it, and is not changed from here. Somebody who may
+Rule: where an edge has a users file of its own, that one counts for it, and is not changed from here. A user who may
 change users is left. Passcodes are hashed in a thread and kept nowhere.
 """
 

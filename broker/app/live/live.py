@@ -2,11 +2,11 @@
 bridges.
 
 What is changed is kept in DATA/live.json, laid over the config file at each start (config/changes.py). The file itself
-is read again when somebody asks for it (SIGHUP, API): what needs a restart is named and stays as it is.
+is read again when an operator asks for it (SIGHUP, API): what needs a restart is named and stays as it is.
 
-Rule: one change at a time; checked, then kept on the disk, then in use, then told. A kill in between means that
-it was made or that it was not, never half of it; it is made also when who asked has gone meanwhile. What is refused
-has changed nothing. A change of one entry checks that one: the others were, when they came.
+Rule: one change at a time; checked, then kept on the disk, then in use, then told. A kill in between means that it was
+made or that it was not, never half of it; it is made also when the client that asked has gone meanwhile. What is
+refused has changed nothing. A change of one entry checks that one: all other entries were, when they came.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Users of a standalone broker, changed through its API: the users file is written, and the broker heeds it at once.
 
-Rule: one change at a time; on the disk before it counts, and counting before it is told; it is made also when who
-asked has gone meanwhile. Somebody who may change them is left. Passcodes are hashed in a thread and kept nowhere.
+Rule: one change at a time; on the disk before it counts, and counting before it is told; it is made also when the
+client that asked has gone meanwhile. A user who may change users is left. Passcodes are hashed in a thread and kept
+nowhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Changes, one at a time, each of which goes on to its end when whoever asked for it does not wait any more.
+"""Changes, one at a time, each of which goes on to its end when the request that asked for it does not wait any more.
 
-Rule: what is cancelled is the waiting, never the work; a failure that nobody hears of any more is logged.
+Rule: what is cancelled is the waiting, never the work; a failure that no request waits for any more is logged.
 """
 
 from __future__ import annotations

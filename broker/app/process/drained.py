@@ -1,6 +1,6 @@
 """The end of an edge, alone or beside an owner: clients finish what they have begun, then they are cut off.
 
-Rule: whoever stops an edge stops it by this; nobody is accepted any more when it is called.
+Rule: an edge is stopped by this alone; no connection is accepted any more when it is called.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Logging: one line per event on stderr, as text or JSON, written by a thread so that the loop never waits for it;
 audit lines to a file of their own where the settings name one, by a thread of its own.
 
-Rule: whoever logs only puts a record into a bounded queue. When the queue is full the record is dropped and
-counted: a slow terminal must not stop the broker. Knows nothing of what is logged.
+Rule: a logging call only puts a record into a bounded queue. When the queue is full the record is dropped and counted:
+a slow terminal must not stop the broker. Knows nothing of what is logged.
 """
 
 from __future__ import annotations

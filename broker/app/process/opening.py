@@ -1,6 +1,7 @@
 """Opening the journal: in a thread, saying how far it is, and ending when it is asked to.
 
-Rule: whoever gives up waiting has given up the folder too: nothing goes on behind his back. Must not know who opens it.
+Rule: a caller that gives up waiting has given up the folder too: nothing goes on behind its back. Must not know what
+the journal is opened for.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """A thread that sees whether the loop stands still, says what it is at while it does, and ends a step without end.
 
 The watchdog (seams/steps.py) names a step when it has ended. One that does not end is named here: which slot, which
-command, and where in the code, before somebody kills the process and nobody knows why. If it is one call into an engine
-that has burnt HANG_S of CPU, it is made to throw (NoEnd): then the owner stops, its slot has a note of it, and the next
-leader that does not come to an end either takes the slot out of service (docs/adr/0008). Else it would hang owner after
-owner. It is the loop's own thread that throws, in a handler of a signal, and only where the handler finds the same call
-still on the stack: nothing but an engine is ever interrupted, whose owner tells nobody anything from then on.
+command, and where in the code, before an operator kills the process and the reason is lost. If it is one call into an
+engine that has burnt HANG_S of CPU, it is made to throw (NoEnd): then the owner stops, its slot has a note of it, and
+the next leader that does not come to an end either takes the slot out of service (docs/adr/0008). Else it would hang
+owner after owner. It is the loop's own thread that throws, in a handler of a signal, and only where the handler finds
+the same call still on the stack: nothing but an engine is ever interrupted, whose owner tells no edge anything from
+then on.
 
 Rule: looks and says, once per standstill. Must not touch what belongs to the loop. A step in C that never looks at
 signals cannot be ended, only named.

@@ -1,12 +1,12 @@
-"""What the accounts of edge.quotas use on each edge, told to the others by Redis.
+"""What the accounts of edge.quotas use on each edge, told to the other edges by Redis.
 
     quotas:<edge>   a hash: 0, 1, … → a JSON object of account → what it uses there (CHUNK accounts each), for KEEP_S
 
-Each edge writes its own and reads those of the others every EVERY_S. So a limit may be exceeded by what other edges let
-in within that time; what has gone is free as soon.
+Each edge writes its own and reads those of the other edges every EVERY_S. So a limit may be exceeded by what other
+edges let in within that time; what has gone is free as soon.
 
-Rule: accounts are told in pieces, so that nobody waits behind them. While Redis is away nothing is known of others
-(heard(None)). Must not know what is counted.
+Rule: accounts are told in pieces, so that no session waits behind them. While Redis is away nothing is known of other
+edges (heard(None)). Must not know what is counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Regular expressions of a file of somebody else's, tried on names for no longer than what we have for them.
+"""Regular expressions of another broker's file, tried on names for no longer than what we have for them.
 
 Python's engine tries one way after the other: `(a+)+$`, six characters, takes years for a name of forty. The ways are
 bounded beforehand, from the pattern alone: `?` and alternatives have theirs, what stands in a row multiplies, and

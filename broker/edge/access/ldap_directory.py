@@ -1,4 +1,4 @@
-"""One directory, asked by LDAP: who somebody is, whether a passcode is his, and in which groups he is.
+"""One directory, asked by LDAP: who a user is, whether a passcode is his, and in which groups he is.
 
 Rule: its methods block, for threads. A login never stands in a filter or DN unescaped, and is one user's only as the
 directory spells it. Whatever the library raises, a server that cannot be asked is Unreachable.

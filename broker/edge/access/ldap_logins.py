@@ -1,8 +1,8 @@
 """Logins that a directory judges (LDAP): the user is looked for, then the passcode is tried by a bind as that user.
 
-Who came in is looked for again from time to time. Whoever is gone from there, does not fit the filter any more (a
-disabled account), is in other groups or has another passcode (`changed_attribute`) loses his connections; while the
-directory cannot be reached everybody stays, and nobody comes in whose passcode was not found right a moment ago.
+A user who is logged in is looked for again from time to time. One who is gone from there, does not fit the filter any
+more (a disabled account), is in other groups or has another passcode (`changed_attribute`) loses his connections; while
+the directory cannot be reached all sessions stay, and no user comes in whose passcode was not found right a moment ago.
 
 Rule: the directory is asked in threads (outside_checks.py). A login never stands in a filter or DN unescaped, and an
 empty passcode never reaches a server, as LDAP takes that for "nobody in particular" and says yes. That a server is away

@@ -1,18 +1,19 @@
-"""Whose passcode is checked next, and who has to wait because he was wrong before.
+"""Which login is checked next, and which has to wait because its user or address was wrong before.
 
-An argon2 check takes tens of milliseconds of a processor on purpose, so whoever wants to keep others out only has to
-ask for many. Checks therefore wait by address, and the addresses take turns: 990 wrong logins of one address cost the
-next client of another one check, not 990. Who has logged in before with this name from this address waits in a queue of
-his own, which gets three turns of four.
+An argon2 check takes tens of milliseconds of a processor on purpose, so an attacker who wants to keep others out only
+has to ask for many. Checks therefore wait by address, and the addresses take turns: 990 wrong logins of one address
+cost the next client of another one check, not 990. A client that has logged in before with this name from this address
+waits in a queue of its own, which gets three turns of four.
 
-A storm from a thousand addresses has a thousand turns, though, and all of them before the next newcomer. So of those
-who never came in whoever is no suspect goes first, and gets three turns of four: nobody was wrong lately from his
-address, and nobody again and again for his name from wherever. A suspect waits behind, and is refused nothing for that.
+A storm from a thousand addresses has a thousand turns, though, and all of them before the next newcomer. So of the
+clients that never came in one that is no suspect goes first, and gets three turns of four: no login was wrong lately
+from its address, and none again and again for its name from wherever. A suspect waits behind, and is refused nothing
+for that.
 
-Who storms from a thousand new addresses is no suspect before each was wrong once. So where a check would have to wait
-the passcode of who is no suspect is tried first, in a lane of its own, if the name is one that has a passcode at all:
-such a storm has no right names to say. What is right is in then; what is not waits as if it had not been tried, and
-auth.py sees to it that a name nobody has takes as long to be told no.
+A storm from a thousand new addresses is no suspect before each was wrong once. So where a check would have to wait the
+passcode of a client that is no suspect is tried first, in a lane of its own, if the name is one that has a passcode at
+all: such a storm has no right names to say. What is right is in then; what is not waits as if it had not been tried,
+and auth.py sees to it that a name that no user has takes as long to be told no.
 
 Wrong passcodes earn waits by name and address. An address as a whole earns them after many failures (one guess each for
 many names), and then only for names that never came in from there: those behind one balancer do not pay for others.

@@ -1,8 +1,8 @@
 """Logins by token: a JWT of an issuer whose keys we have, for an audience that is us, until it ends.
 
 Keys come from the issuer: at the start, from time to time, and when a token names one that is not known, but not more
-often than every LEAST_S, whoever asks. Whose key is gone from there loses his connections. While it cannot be reached
-the keys from before stay.
+often than every LEAST_S, whatever tokens ask. A user whose key is gone from there loses his connections. While it
+cannot be reached the keys from before stay.
 
 Rule: signatures are checked in threads (outside_checks.py), keys fetched in one for each issuer; only public keys
 count, and only the algorithms of the settings, whatever a token says of itself. Tokens are never kept, logged or told.

@@ -1,7 +1,7 @@
 """Which slots are led in this edge's own zone.
 
-Rule: knows slots, never who leads them nor where; whoever chooses among slots asks it. Without a zone nothing is near,
-and whoever chooses does so among all. Where one must be taken (a group, an address with one slot) nobody asks.
+Rule: knows slots, never their leaders; a SEND or SUBSCRIBE that may choose among slots asks it. Without a zone nothing
+is near, and the choice is among all. Where there is no choice (a group, an address with one slot) it is not asked.
 """
 
 from __future__ import annotations

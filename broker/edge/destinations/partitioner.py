@@ -1,7 +1,7 @@
 """Messages for a split address: which of them belong together, and where they go.
 
 Order is kept within a slot only. Messages with the same JMSXGroupID therefore all go to the same one, and so do those
-with the same _AMQ_DUPL_ID, or no slot would see that it had them; the others take turns run by run, so that a batch
+with the same _AMQ_DUPL_ID, or no slot would see that it had them; other messages take turns run by run, so that a batch
 stays a batch.
 
 Rule: looks into header lines only for split addresses and where flags say that there is something to find, and into

@@ -1,5 +1,5 @@
 """What users, virtual hosts and addresses of clients use, and what they may (edge.quotas). How fast they may send and
-receive stands here too; whoever paces them (rate_limits.py) keeps the meters with the account.
+receive stands here too; what paces them (rate_limits.py) keeps the meters with the account.
 
     Account   one of them: what its connections on this edge use together, and the entry that says how much is too much;
               and what owners keep of it (KeptResource), as they have told last; of a user, of the queues that his
@@ -7,13 +7,13 @@ receive stands here too; whoever paces them (rate_limits.py) keeps the meters wi
     Usage     what one connection uses, of the accounts that it belongs to: its user's, its host's, its address'
 
 A limit is one of all edges together. Where edges tell each other what their accounts use (Redis) an edge adds what the
-others said last; else each edge may give its share of a limit, one at least.
+other edges said last; else each edge may give its share of a limit, one at least.
 
     limit 10, two edges, no Redis        5 here, 5 there
     limit 10, the other one said 7       3 here
 
 Rule: counts what is there, at its beginning and its end, and nothing per message. A connection that none of the entries
-is about has no Usage. Whoever is over a limit that has been lowered keeps what he has and gets no more. Must not know
+is about has no Usage. A user over a limit that has been lowered keeps what he has and gets no more. Must not know
 sessions, nor how edges talk to each other.
 """
 

@@ -1,16 +1,16 @@
-"""How somebody proves who he is: the ways of the acceptor (or of the virtual host), in order; the first that has
+"""How a client proves who it is: the ways of the acceptor (or of the virtual host), in order; the first that has
 something to go by decides.
 
     certificate   of TLS: a name in it is a user of the table
     token         a JWT, in the header `authorization: Bearer …` or as passcode
-    passcode      of the table of users (auth.py); with one of those below behind it, of those whom the table has
+    passcode      of the table of users (auth.py); with one of those below behind it, of users whom the table has
     ldap          login and passcode, of a directory (ldap_logins.py, ldap_directory.py)
-    hook          login and passcode, of whoever is asked for it (hook_logins.py)
+    hook          login and passcode, of a function or a server that is asked (hook_logins.py)
 
 A login that says another name than the certificate or token is refused, whatever else would let it in.
 
-Rule: what somebody is asked for is decided here, whether it is right by others. Refusals look alike to who is refused;
-the log has the reason. Nothing of a secret is kept.
+Rule: what a client is asked for is decided here, whether it is right by the modules above. Refusals look alike to the
+client; the log has the reason. Nothing of a secret is kept.
 """
 
 from __future__ import annotations

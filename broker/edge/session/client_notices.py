@@ -1,7 +1,7 @@
-"""What is told of a connection and its subscriptions to who wants to hear of clients (edge.notifications).
+"""What is told of a connection and its subscriptions to subscribers that want to hear of clients (edge.notifications).
 
-Rule: made only where somebody listens. Of an end there are as many as subscriptions: they are made one by one, while
-the session may be over already. Must not know frames.
+Rule: made only where there is such a subscriber. Of an end there are as many as subscriptions: they are made one by
+one, while the session may be over already. Must not know frames.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logins that end by themselves: the token or certificate that somebody came in with is not valid for ever.
+"""Logins that end by themselves: the token or certificate that a client came in with is not valid for ever.
 
 Ends come by the second, and in pieces: 10,000 tokens that were issued in one minute end in one minute, and each end of
 a connection takes 0.1 ms.

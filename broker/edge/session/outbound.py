@@ -1,8 +1,8 @@
 """What goes out on one connection: frames gather here and leave in one write.
 
 Rule: frames leave in the order they came; one write per turn, sooner only when very much has gathered; room is given
-back to an owner only while the client reads. Whoever does not read for too long ends. Must not know what is asked or
-answered, nor what else the end of a connection takes: that is the session's.
+back to an owner only while the client reads. A connection whose client does not read for too long ends. Must not know
+what is asked or answered, nor what else the end of a connection takes: that is the session's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """RECEIPTs in frame order, whatever order the owners answer in.
 
-Rule: every request that somebody waits for gets the next number; answers leave by number.
-Must not know what was asked.
+Rule: every request that asks for a receipt gets the next number; answers leave by number. Must not know what was asked.
 """
 
 from __future__ import annotations

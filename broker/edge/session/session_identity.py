@@ -1,6 +1,6 @@
 """Who a connection is: where it comes from, the virtual host it is in, its user, what he may, and its client-id.
 
-A connection without a name is somebody too: `whose` is the network it comes from until it has logged in, so that
+A connection without a name counts as well: `whose` is the network it comes from until it has logged in, so that
 thousands of strangers from one place have one share of the turns (fair_reading.py), and a user from many places has one
 as well.
 

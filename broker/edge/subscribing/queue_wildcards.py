@@ -1,20 +1,20 @@
 """Wildcards of queues, as ActiveMQ Classic has them: `/queue/orders.>` consumes every queue that is called so, also
 those that come later.
 
-  SUBSCRIBE /queue/orders.>     one part, at an address of its own that nobody can send to: it is the subscription
+  SUBSCRIBE /queue/orders.>     one part, at an address of its own that no client can send to: it is the subscription
   a look at the owners          orders.eu and orders.us are there: a part for each, like that of a composite destination
   a second later                orders.asia has come: one more part
 
-Owners tell nobody what queues there are, so they are asked, by one edge once for all of its connections, as long as
-there is such a subscription. Whoever consumes a queue by its own name is not different for them.
+Owners do not tell of themselves what queues there are, so they are asked, by one edge once for all of its connections,
+as long as there is such a subscription. A consumer of a queue by its own name is not different for them.
 
-Its window is one over all parts, but which queue has something nobody knows before it comes. So each part may deliver,
+Its window is one over all parts, but which queue has something is not known before it comes. So each part may deliver,
 and what is too much waits here; where it has waited for REST_S, and the client has nothing of that queue, nor has
-acknowledged anything of it in a transaction that is open, the part rests: it ends, what it had is everybody's again,
-and it is asked for anew when the client may have more.
+acknowledged anything of it in a transaction that is open, the part rests: it ends, what it had is for any consumer
+again, and it is asked for anew when the client may have more.
 
 Rule: a part is made of the standing one, and is like it but for address, slot and number. PIECE of them are made in a
-step, and nobody is asked again before all that was found has been gone through. Must not know owners.
+step, and owners are not asked again before all that was found has been gone through. Must not know owners.
 """
 
 from __future__ import annotations

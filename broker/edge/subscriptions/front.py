@@ -1,4 +1,4 @@
-"""What stands between the owner's deliveries and whoever shows them: a rate, another form, a number in front.
+"""What stands between the owner's deliveries and the session that shows them: a rate, another form, a number in front.
 
 Rule: it changes what is shown and when, never what is held.
 """

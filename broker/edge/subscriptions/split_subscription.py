@@ -1,7 +1,7 @@
 """A subscription with several parts: one consumer in each slot that has a share of what was subscribed to.
 
 To its client it is one subscription. Every part has a handle of its own, so an acknowledgement finds its part by the
-message-id alone; only two things need to know of the others, and only for them is there an Order:
+message-id alone; only two things need to know of the other parts, and only for them is there an Order:
   - ACK in `client` mode covers everything this subscription delivered before, whichever part delivered it;
   - a window of messages that is not divided among the parts (there are more parts than messages, or most of them will
     never have any: wildcards) may be exceeded by what they deliver together; what is too much waits here.

@@ -4,7 +4,8 @@ A text message must be valid UTF-8 to its last byte (RFC 6455 §5.6): a browser 
 What is sent as text can't become binary half way, so the body is read once more than other clients need; one that is
 not text says so in its first piece, mostly.
 
-Rule: one piece in memory at a time. A body that cannot be read is not text here: whoever sends it finds out why.
+Rule: one piece in memory at a time. A body that cannot be read is not text here: the session that sends it finds out
+why.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""What connections hold in memory together, and who gives way when that is too much.
+"""What connections hold in memory together, and which of them give way when that is too much.
 
 A connection holds what its client does not read, frames that have not come to their end, transactions before COMMIT,
 what waits behind something unfinished, and pieces of large bodies on their way. Each has a bound of its own; a thousand
 connections at theirs are more than any machine has. A connection comes to `note` when it begins to hold something, and
-is looked at ten times a second (seldomer where there are many) until it holds nothing: who holds nothing costs nothing.
+is looked at ten times a second (seldomer where there are many) until it holds nothing: one that holds nothing costs
+nothing.
 
 Connections may hold what queues leave of the memory of the process, and a quarter of it in any case. Near that those
-who hold most are not read any more until the rest fits; in vain for some seconds, or beyond it, whoever holds most
-ends, by name, one after another until it fits.
+that hold most are not read any more until the rest fits; in vain for some seconds, or beyond it, the one that holds
+most ends, by name, one after another until it fits.
 
 Rule: sizes are asked for, never kept in step. Must not know frames.
 """

@@ -1,8 +1,8 @@
 """Ending connections gently: all of them before a stop, some of them when other edges have far fewer.
 
 Rule: at idle points (Session.idle) and at a bounded rate, so that a client loses nothing, no transaction is cut, and
-the other edges are not stormed. Before a stop all of them are ended; when others have far fewer, those of the users
-who have most here, down to as many as all of these have then: nobody has to move because somebody else has opened
+the other edges are not stormed. Before a stop all of them are ended; when others have far fewer, those of the users who
+have most here, down to as many as all of these have then: no client has to move because another user has opened
 thousands.
 """
 

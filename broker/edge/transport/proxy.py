@@ -1,9 +1,9 @@
-"""The PROXY protocol, versions 1 and 2: whom a balancer talks to us for.
+"""The PROXY protocol, versions 1 and 2: which client a balancer talks to us for.
 
 https://www.haproxy.org/download/2.8/doc/proxy-protocol.txt. The header comes before everything else, TLS included, so
 exactly its bytes are taken from the socket and not one more.
 
-Rule: strict: what is not a header of the specification ends the connection, since whoever may write here says who the
+Rule: strict: what is not a header of the specification ends the connection, since what is written here says who the
 client is. TLVs of version 2 are skipped. Knows no STOMP.
 """
 

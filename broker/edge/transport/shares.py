@@ -1,12 +1,12 @@
-"""Waiting places that strangers share: whoever holds the most gives way first.
+"""Waiting places that strangers share: the address that holds the most gives way first.
 
-A place is held by somebody (an address) for something (a ticket: a handshake, a check). When all are taken, a newcomer
-gets the place of the longest waiting of whoever holds the most; so a thousand silent connections of one address cost
-that address its own, and everybody else nothing.
+A place is held by a holder (an address) for a ticket (a handshake, a check). When all are taken, a newcomer gets the
+place of the longest waiting of the holder that holds the most; so a thousand silent connections of one address cost
+that address its own, and all other addresses nothing.
 
     Places(3): a1 a2 b1 are in, c1 comes → a1 goes. Then a2 b1 c1, each holds one, d1 comes → b1 goes.
 
-Of those who hold equally many, it is the one who has held so many for longest.
+Of holders that hold equally many, it is the one that has held so many for longest.
 
 Rule: pure, and every call O(1) whatever is in it: an attacker chooses how often it is called. Must not know sockets.
 """

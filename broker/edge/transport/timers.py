@@ -1,8 +1,8 @@
 """Deadlines of all connections, on one timer of the loop.
 
-A wheel of 50 ms ticks: arming and cancelling are O(1) (O(log n) for a tick nobody used yet), a cancelled deadline
-is forgotten at once, and the loop is woken only for ticks that somebody waits for. Heart-beats, login and frame
-timeouts are deadlines that look at counters and re-arm themselves (watchdog.py); nothing is touched per read.
+A wheel of 50 ms ticks: arming and cancelling are O(1) (O(log n) for a tick that has none yet), a cancelled deadline is
+forgotten at once, and the loop is woken only for ticks that have a deadline. Heart-beats, login and frame timeouts are
+deadlines that look at counters and re-arm themselves (watchdog.py); nothing is touched per read.
 
 Rule: never early, at most one tick late (plus what the loop is busy with). Knows nothing of what is timed.
 """

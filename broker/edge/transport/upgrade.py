@@ -1,4 +1,4 @@
-"""The HTTP request that begins a WebSocket: which ones are let in, and what the others are told.
+"""The HTTP request that begins a WebSocket: which ones are let in, and what those that are refused are told.
 
 Rule: a pure function of the request, the settings and our own address; answers name the setting to change.
 Knows no sockets and no STOMP.

@@ -1,4 +1,4 @@
-"""The schema of StompUser: somebody who may log in.
+"""The schema of StompUser: a user who may log in.
 
 Rule: passcodes stand in Secrets only, never in the resource.
 """

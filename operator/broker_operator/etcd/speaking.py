@@ -1,15 +1,16 @@
-"""Who may speak about an address: what `spec.addressOwners` of a StompBroker says of resources by their names.
+"""Which resources may speak about an address: what `spec.addressOwners` of a StompBroker says of resources by their
+names.
 
     addressOwners:
-      - {prefix: orders, resources: [shop-*]}     # orders and orders.# are shop's, whoever else can write an Address
+      - {prefix: orders, resources: [shop-*]}     # orders and orders.# are shop's, whatever else writes an Address
       - {prefix: "", resources: [platform-*]}     # and platform's, as everything is
 
 An Address speaks about its name or pattern, about the names of its queues and diverts (a broker has one of each name,
-wherever it is), and about where diverts, dead letters and expired messages go. What no prefix is about is for
-everybody; but permissions of one queue (`name: ADDRESS::QUEUE`) decide alone, whatever the address says, so they take
+wherever it is), and about where diverts, dead letters and expired messages go. What no prefix is about is for all
+resources; but permissions of one queue (`name: ADDRESS::QUEUE`) decide alone, whatever the address says, so they take
 an owner of the address.
 
-Rule: pure. Who owns a prefix owns all below it.
+Rule: pure. A resource that owns a prefix owns all below it.
 """
 
 from __future__ import annotations

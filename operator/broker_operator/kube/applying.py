@@ -1,9 +1,9 @@
-"""Objects as they are wanted: applied when they differ, deleted when nobody wants them any more.
+"""Objects as they are wanted: applied when they differ, deleted when they are not wanted any more.
 
 Rule: no write without a difference. What the server made of an object when we applied it (1000m → 1) is none the next
 time. What an object was wanted to be is hashed into an annotation of it: a field that is wanted no more is missing in
-what is wanted, and would never be seen else. An object of somebody else is never taken over. An informer may not have
-heard of our last write yet: what it has from before says nothing about what others did.
+what is wanted, and would never be seen else. An object of another owner is never adopted. An informer may not have
+heard of our last write yet: what it has from before says nothing about what other controllers did.
 """
 
 from __future__ import annotations

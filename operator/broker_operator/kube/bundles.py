@@ -3,21 +3,21 @@
 A ConfigMap with the label `stampede.dev/resources: "true"` holds manifests of our kinds, one per key. They become
 resources that belong to it: they go when it goes.
 
-Who may write ConfigMaps is not who may make users of a broker. So a ConfigMap counts when a Secret of the same name in
-its namespace has its digest in the key `sha256` (see digest()); the chart makes both. Without that nothing is applied,
-and nothing that was applied before goes.
+The right to write ConfigMaps is not the right to make users of a broker. So a ConfigMap counts when a Secret of the
+same name in its namespace has its digest in the key `sha256` (see digest()); the chart makes both. Without that nothing
+is applied, and nothing that was applied before goes.
 
 Where a ConfigMap may be such a one, the operator is told (`--bundle-namespaces`); elsewhere nothing of it is applied.
 
 An upgrade of a release brings new resources and a new operator. Were the old one to apply the resources, it would begin
 to replace pods by its own template, and its successor would replace them again by another. So the chart says whose
-ConfigMap it is and of which image that operator is (annotations): the old one waits for its successor, who applies it
+ConfigMap it is and of which image that operator is (annotations): the old one waits for its successor, which applies it
 before it looks at anything else.
 
 What became of it stands in two annotations of the ConfigMap, which has no status: the digest of the data that was
 applied as a whole, and what was refused.
 
-Rule: a resource is applied when it is not there or its text in the ConfigMap has changed, so that what somebody changed
+Rule: a resource is applied when it is not there or its text in the ConfigMap has changed, so that what a person changed
 meanwhile (`kubectl scale`) stays until then. Nothing but our own kinds in the ConfigMap's own namespace.
 """
 

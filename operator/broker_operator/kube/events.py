@@ -1,7 +1,7 @@
 """Events: what a person should hear of without reading conditions — drift undone, owners emptied, what is refused.
 
 Rule: one Event per cause. What happens again is counted in the same Event, written at most every EVERY_S: a fight with
-somebody else's controller is one line in `kubectl describe`, not a thousand. An Event is never worth a failure.
+another controller is one line in `kubectl describe`, not a thousand. An Event is never worth a failure.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Secrets that a release needs and nobody has yet: certificates of its parts, passwords of its etcd and Redis.
+"""Secrets that a release needs and that are not there yet: certificates of its parts, passwords of its etcd and Redis.
 
-A chart that makes them must look up what it made before, and whoever renders it without a cluster (Argo CD, Flux'
-dry-runs) has others each time. So the chart says what it needs (gitOps: true), and the operator makes it once. Without
+A chart that makes them must look up what it made before, and a tool that renders it without a cluster (Argo CD, Flux'
+dry-runs) gets others each time. So the chart says what it needs (gitOps: true), and the operator makes it once. Without
 gitOps Helm makes them and cannot see when they end: then they are only renewed here.
 
 Rule: what is there stays, but for certificates that end soon, or lack a name, or are of another authority. They have no
 owner: with a deletion of the operator the keys of everything would go. What is wanted comes from our own Deployment,
-never from an object that others may write: they would get certificates of components.
+never from an object that other users may write: they would get certificates of components.
 """
 
 from __future__ import annotations

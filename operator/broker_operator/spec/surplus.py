@@ -1,10 +1,12 @@
-"""What somebody else has added to a live object where every entry counts: keys of a selector, containers, privileges.
+"""What another controller has added to a live object where every entry counts: keys of a selector, containers,
+privileges.
 
-Rule: pure. Server-side apply leaves what others add beside what we say, and `difference` does not see it. That is right
-for annotations, wrong for what decides whom a Service reaches or what runs in a pod: there we own the whole field.
+Rule: pure. Server-side apply leaves what other controllers add beside what we say, and `difference` does not see it.
+That is right for annotations, wrong for what decides which pods a Service reaches or what runs in a pod: there we own
+the whole field.
 
 Worked example: wanted spec.selector {app: edge}, live {app: edge, tier: gold}. No pod has that label, so the Service
-reaches nobody. surplus() gives the merge patch {spec: {selector: {tier: None}}} and says "spec.selector.tier".
+reaches none. surplus() gives the merge patch {spec: {selector: {tier: None}}} and says "spec.selector.tier".
 """
 
 from __future__ import annotations

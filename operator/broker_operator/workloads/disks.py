@@ -1,10 +1,10 @@
 """Claims of a broker's owners: they grow with the spec, and come of the StorageClass that it names.
 
 Rule: a claim that may hold a message is never deleted here. Where the spec says that claims go with the StompBroker,
-Kubernetes takes them when that is gone: by their owner reference, so a StatefulSet that somebody deletes takes none.
-Kubernetes changes neither the class of a claim nor the
-template that a StatefulSet makes claims from: so the StatefulSet is made anew around its pods, which go on, and whoever
-takes a claim away then gets one of the new class (docs/runbooks/disks.md). Must not know what is on a disk.
+Kubernetes takes them when that is gone: by their owner reference, so a StatefulSet that is deleted by hand takes none.
+Kubernetes changes neither the class of a claim nor the template that a StatefulSet makes claims from: so the
+StatefulSet is made anew around its pods, which go on, and a person who deletes a claim then gets one of the new class
+(docs/runbooks/disks.md). Must not know what is on a disk.
 """
 
 from __future__ import annotations

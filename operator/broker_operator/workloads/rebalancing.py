@@ -1,8 +1,8 @@
 """A rebalance is proposed, approved and watched: `spec.owners.rebalance.mode: Manual`.
 
-Copies then move for even loads only while somebody has approved just these moves, by their id in an annotation; what
-replicas need after a loss, and what a scale-in asks for, moves all the same. Another annotation, or none, stops it:
-what is on its way ends, nothing new begins.
+Copies then move for even loads only while an administrator has approved just these moves, by their id in an annotation;
+what replicas need after a loss, and what a scale-in asks for, moves all the same. Another annotation, or none, stops
+it: what is on its way ends, nothing new begins.
 
 Rule: etcd says what is approved (`rebalance`), so it outlives this process and controllers need not know us. An id is
 used once: the next proposal has another one even if it moves the same.

@@ -1,14 +1,14 @@
 """How far the owners' StatefulSet may bring its new template: one owner at a time, and none while a slot still waits
 for the last one.
 
-An owner is not ready while a slot that it leads lacks a copy, so while one is replaced the others are not ready either.
-Of pods that start in parallel, Kubernetes 1.37 takes those of the old template at once that are not ready: two owners
-went down within two seconds, and every slot with them. So the partition of the StatefulSet, below which no pod is
-touched, stands above all pods at rest and is let down here, a pod at a time.
+An owner is not ready while a slot that it leads lacks a copy, so while one is replaced the other owners are not ready
+either. Of pods that start in parallel, Kubernetes 1.37 takes those of the old template at once that are not ready: two
+owners went down within two seconds, and every slot with them. So the partition of the StatefulSet, below which no pod
+is touched, stands above all pods at rest and is let down here, a pod at a time.
 
-Rule: pure. An owner that serves goes only when all others are ready and all slots in sync; one that is broken goes at
-once; one that is not there is made from the new template when all others are ready, else from the old one. Nobody waits
-for ever: what has not come after PATIENCE_S is not waited for.
+Rule: pure. An owner that serves goes only when all other owners are ready and all slots in sync; one that is broken goes
+at once; one that is not there is made from the new template when all other owners are ready, else from the old one.
+No wait is for ever: what has not come after PATIENCE_S is not waited for.
 """
 
 # Example. Owners 0, 1, 2 at rest: partition 3. The image changes:

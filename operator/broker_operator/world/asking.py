@@ -1,9 +1,9 @@
 """What the owners of a broker say of its addresses: a line each, read as it comes.
 
 They are asked at their admin port (`/api/busy`), which only reads and says no more than `/metrics` beside it: so the
-operator needs no login, and has none; where the broker's numbers are for whoever shows a token, it shows that one.
+operator needs no login, and has none; where the broker's numbers are for clients that show a token, it shows that one.
 
-Rule: all owners and all slots, or no answer: a sum without one of them would be wrong, and nobody would see that.
+Rule: all owners and all slots, or no answer: a sum without one of them would be wrong, and would not look it.
 """
 
 from __future__ import annotations

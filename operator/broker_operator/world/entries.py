@@ -1,7 +1,7 @@
 """Address, StompUser, the quotas and bridges of a StompBroker → keys in etcd: what they want there, whose a key is, and
 what must be written.
 
-Rule: pure. A key is written only if it differs; whoever is oldest has a key that several want; a key's marker changes
+Rule: pure. A key is written only if it differs; the oldest resource has a key that several want; a key's marker changes
 with it in one transaction. Deleting a key touches another one of the resource, because only keys that are there have a
 revision that a pod which starts later can reach.
 """

@@ -1,7 +1,7 @@
 """Roles and users of etcd as a StompBroker wants them: owners, edges and the operator reach only their part of it.
 
-Rule: done in the background and tried again until etcd has taken it; whoever waits for a connection need not wait for
-this, he is let in when he may be. Which keys these are is broker/cluster/etcd_roles.py.
+Rule: done in the background and tried again until etcd has taken it; a broker that waits for a connection need not wait
+for this, it is let in when it may be. Which keys these are is broker/cluster/etcd_roles.py.
 """
 
 from __future__ import annotations

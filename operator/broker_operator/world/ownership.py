@@ -2,8 +2,8 @@
 
 A StompBroker has the annotation `stampede.dev/operator: NAMESPACE/LEASE`, the lease of the operator that looks after it
 and after everything that names it. The chart writes it. One without it belongs to the operator that writes it first:
-the write fails if anybody has changed the resource since it was read. An operator that is not there any more (nothing
-has happened to its lease for GONE_S, by our own clock) is succeeded by whoever notices.
+the write fails if another writer has changed the resource since it was read. An operator that is not there any more
+(nothing has happened to its lease for GONE_S, by our own clock) is succeeded by the operator that notices.
 
 Rule: what belongs to another operator is not written, connected to, or given a status.
 """

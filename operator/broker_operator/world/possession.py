@@ -2,10 +2,11 @@
 
 The key `possession` below the prefix names it: {broker: NAMESPACE/NAME, uid, home}. Names repeat in clusters that are
 installed alike, so `home`, the uid of its namespace, counts too. Only a StompBroker that was made anew in the same
-namespace follows the one before it by itself; for all others somebody must say that the holder is gone for good.
+namespace follows the one before it by itself; for all other brokers an administrator must say that the holder is gone
+for good.
 
-Rule: what is written below the prefix compares this key's revision (guard), so that nothing is written by whoever has
-lost it, however late they hear of that.
+Rule: what is written below the prefix compares this key's revision (guard), so that nothing is written by an operator
+that has lost it, however late it hears of that.
 """
 
 from __future__ import annotations

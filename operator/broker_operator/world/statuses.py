@@ -1,8 +1,8 @@
 """Writes statuses.
 
 Rule: only when they differ, and only over the resource that was looked at: one that was made anew meanwhile is left
-alone. What was written is known here at once, unless somebody changed the resource meanwhile (the answer has that
-change too, and only its own event makes anybody look at it) or its end was told before the answer came.
+alone. What was written is known here at once, unless another writer changed the resource meanwhile (the answer has that
+change too, and only its own event has it looked at) or its end was told before the answer came.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a custom resource may say about the pods that are made for it.
 
-Whoever may write a StompAcceptor is not whoever may run pods: a `template` that names another service account, mounts a
-Secret or brings a container of its own would make the operator's rights theirs (all Secrets of the namespace, by one
-ConfigMap). So a template is an allow list of what places and labels pods; the rest is refused by its path.
+A user who may write a StompAcceptor need not be one who may run pods: a `template` that names another service account,
+mounts a Secret or brings a container of its own would make the operator's rights theirs (all Secrets of the namespace,
+by one ConfigMap). So a template is an allow list of what places and labels pods; the rest is refused by its path.
 
 Rule: pure; deny what is not listed. The chart's owner lifts it for a whole operator (`operator.podTemplates: any`).
 

@@ -1,8 +1,9 @@
-"""The whole body of one message, as it was sent: read from the disk piece by piece as fast as somebody takes it.
+"""The whole body of one message, as it was sent: read from the disk piece by piece as fast as the client reads it.
 
     GET /api/v1/queues/QUEUE/messages/ID/body
 
-Rule: takes nothing, and holds one piece in memory. AT_ONCE at a time; who takes nothing for PATIENCE_S has gone.
+Rule: takes nothing, and holds one piece in memory. AT_ONCE at a time; a client that reads nothing for PATIENCE_S has
+gone.
 """
 
 from __future__ import annotations

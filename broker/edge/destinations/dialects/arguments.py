@@ -1,8 +1,8 @@
 """RabbitMQ's arguments of a queue, in the header of the frame that would declare it.
 
-Here the settings of an address say what its queues are like, whoever uses them first. So an argument is let in when the
-settings say the same, as RabbitMQ lets in the declaration of a queue that is there with equal arguments; else the frame
-is refused with the line of settings that would make it true.
+Here the settings of an address say what its queues are like, whichever client uses them first. So an argument is let in
+when the settings say the same, as RabbitMQ lets in the declaration of a queue that is there with equal arguments; else
+the frame is refused with the line of settings that would make it true.
 
 Rule: pure; nothing is declared by a frame, and no argument is taken in silence.
 """
