@@ -4,7 +4,7 @@
                                 the durable subscriptions of each who was here and has a limit
     the sum                     to the quotas of this process, and of its edge processes where it has some
     with the next question      to all owners: users whose queues hold as much as they may. Owners refuse what is sent
-                                there, whoever sends it, at whatever edge
+                                there, whichever client sends it, at whatever edge
 
 So a limit is of the whole cluster, with and without Redis, and may be passed by what is made or sent within about a
 second, or two where owners refuse.

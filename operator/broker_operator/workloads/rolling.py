@@ -6,9 +6,9 @@ either. Of pods that start in parallel, Kubernetes 1.37 takes those of the old t
 owners went down within two seconds, and every slot with them. So the partition of the StatefulSet, below which no pod
 is touched, stands above all pods at rest and is let down here, a pod at a time.
 
-Rule: pure. An owner that serves goes only when all other owners are ready and all slots in sync; one that is broken goes
-at once; one that is not there is made from the new template when all other owners are ready, else from the old one.
-No wait is for ever: what has not come after PATIENCE_S is not waited for.
+Rule: pure. An owner that serves goes only when all other owners are ready and all slots in sync; one that is broken
+goes at once; one that is not there is made from the new template when all other owners are ready, else from the old
+one. No wait is for ever: what has not come after PATIENCE_S is not waited for.
 """
 
 # Example. Owners 0, 1, 2 at rest: partition 3. The image changes:
