@@ -17,8 +17,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from broker.config.settings import EngineSettings, JournalSettings, Settings
-from broker.core.address import AckMode, Routing
-from broker.core.commands import UNLIMITED, Decide, Prepare, Publish, Subscribe, SubscribeAll
+from broker.core.address import AckMode, Outcome, Routing
+from broker.core.commands import UNLIMITED, Decide, Prepare, Publish, Settle, Subscribe, SubscribeAll
+from broker.core.effects import Deliver
 from broker.core.ids import slot_of
 from broker.engine.publishing import recurrence
 from broker.selector.predicate import Predicate
@@ -42,10 +43,13 @@ class Owner:
 
     def __init__(self, engine: EngineSettings | None = None) -> None:
         settings = Settings(engine=engine or EngineSettings(), journal=JournalSettings(min_free_bytes=0))
+        self.held: list[int] = []
         self.machine = Machine(SimDisk(0), HandClock(), settings, self)
         self.shard = self.machine.shard
 
-    def on_effects(self, effects: list[Any]) -> None: ...
+    def on_effects(self, effects: list[Any]) -> None:
+        self.held += [id for effect in effects if isinstance(effect, Deliver) for id in effect.run.ids]
+
     def on_relief(self) -> None: ...
     def on_stopped(self, why: str) -> None:
         raise AssertionError(why)
@@ -91,6 +95,16 @@ def subscribes() -> Timed:
         for n in range(1, 201)
     ]
     yield from owner.turns(*browse)
+
+
+@scenario
+def begins() -> Timed:
+    """consumers of queues that are not there yet: a turn"""
+    names = [f"c{n}" for n in range(500)]
+    consumers = [
+        Subscribe(slot_of(name), 1, 0, n, name, Routing.ANYCAST, AckMode.CLIENT) for n, name in enumerate(names, 1)
+    ]
+    yield from Owner().turns(*consumers)
 
 
 @scenario
@@ -151,6 +165,26 @@ def subscribers() -> Timed:
     owner.do(*[Subscribe(slot, 1, 0, n, "t", Routing.MULTICAST, auto, room=UNLIMITED) for n in range(1, 2001)])
     messages = [Publish(slot, 9, 0, "t", Routing.MULTICAST, run_of(b"\n\0x")) for _ in range(50)]
     yield from owner.turns(*messages)
+
+
+def _nacks(durable: bool, settings: EngineSettings) -> Timed:
+    owner, slot = Owner(settings), slot_of("q")
+    owner.do(Subscribe(slot, 2, 0, 5, "q", Routing.ANYCAST, AckMode.INDIVIDUAL, credit_messages=UNLIMITED))
+    for _ in range(4):
+        owner.do(Publish(slot, 1, 0, "q", Routing.ANYCAST, run_of(*[b"\n\0"] * 640, durable=durable)))
+    yield from owner.turns(*[Settle(slot, 2, 0, 5, [id], Outcome.NACK) for id in owner.held])
+
+
+@scenario
+def nacks() -> Timed:
+    """single NACKs of durable messages, which come again: a turn"""
+    return _nacks(True, EngineSettings())
+
+
+@scenario
+def dead_nacks() -> Timed:
+    """single NACKs of durable messages, which become dead letters: a turn"""
+    return _nacks(True, EngineSettings(addresses={"q": {"dead_letter_address": "d", "max_delivery_attempts": 1}}))
 
 
 def _ring(addresses: dict[str, Any], routing: Routing) -> Timed:

@@ -29,7 +29,7 @@ LINES_AT_ONCE: Final = 16 * 1024
 LINES_AS_ONE: Final = 2048
 """So many of them cost as much as a frame: 0.1 ms, if LF and CR LF take turns."""
 SENDS_AS_ONE: Final = 64
-"""So many like SENDs cost as much as a frame that is read by itself (owner/shard/portions.py counts them so, too)."""
+"""So many like SENDs cost as much as a frame that is read by itself (owner/inbox/portions.py counts them so, too)."""
 ALIKE_AS_ONE: Final = 16
 """… that are taken one after another, of 2 to 3 µs each, and so many plain ACKs."""
 

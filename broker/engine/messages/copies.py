@@ -2,7 +2,7 @@
 
     50 messages of a read to a topic with 500 subscribers are 25,000 deliveries: 30 to 80 ms, if they go out in the
     turn that brought them. They go out some thousand a turn (end_of_turn.py), and a session that sends more to
-    such an address waits meanwhile (owner/shard/deferred.py): else queues would get longer than memory has room for.
+    such an address waits meanwhile (owner/inbox/deferred.py): else queues would get longer than memory has room for.
 
 Rule: only messages that many queues get are counted, so that all others cost nothing. Must not know queues.
 """

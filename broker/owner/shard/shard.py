@@ -49,19 +49,19 @@ from ..commit.io_thread import Io
 from ..commit.release_gate import ReleaseGate, Touched
 from ..commit.replication_port import Alone, Replicas
 from ..commit.stats import ShardStats
+from ..inbox.deferred import Deferred
+from ..inbox.inbox import Inbox
+from ..inbox.portions import MOST, WORK
 from ..transactions.large_commits import LargeCommit, TurnParts
 from ..transactions.transact import Crossing, carry_moves
 from . import refusing
 from .asked_steps import AskedSteps, Step, decided
-from .deferred import Deferred
 from .fault_attribution import NOBODY, culprit
 from .full_makers import FullMakers
-from .inbox import Inbox
 from .listening import Listener, tell_blamed
 from .lone_turn import LoneTurns
 from .memory_pressure import Pressure
 from .page_reads import PageReads
-from .portions import MOST, WORK
 from .reconfiguring import Reconfiguring, beginning
 from .restoring import naming, restoring
 from .slot_alarm import SlotAlarm

@@ -25,13 +25,13 @@ from broker.engine.engine import Engine
 
 from ..commit.full_disk import refuse_full
 from ..commit.release_gate import Touched
+from ..inbox.inbox import Inbox
+from ..inbox.portions import WORK, beside, beside_by_slot
 from ..transactions.large_commits import TurnParts
 from ..transactions.transact import Engines, published, transacting, wary
 from .all_slots import Slots, carry_out
-from .inbox import Inbox
 from .listening import Listener, tell_blamed
 from .memory_pressure import Pressure
-from .portions import WORK, beside, beside_by_slot
 from .slow_turns import LONG_S, Blame
 
 
@@ -139,7 +139,7 @@ class TurnCommands:
             tell_blamed(shard.listener, command, [*(waiting or ()), *inbox])
             raise
         # Behind the `except`: what throws there is not of this command.
-        self._go_on_beside(chain(rest, self._inbox.take_new()), command, (turn, touched, blobs))
+        self._go_on_beside(chain(rest, self._inbox.beside()), command, (turn, touched, blobs))
 
     def _go_on_beside(self, rest: Iterator[Command], last: Command, of: TurnParts) -> None:
         """Enough consumers or queues have come or gone: of the rest, and of what waits, what needs no order with

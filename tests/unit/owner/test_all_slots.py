@@ -24,7 +24,7 @@ from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.ids import slot_of
 from broker.engine.dispatch.attach import WOKEN
-from broker.owner.shard.portions import WORK
+from broker.owner.inbox.portions import WORK
 from tests.harness.queues import stats
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine

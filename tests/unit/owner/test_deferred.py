@@ -10,7 +10,7 @@ from broker.core.commands import Disconnect, Publish, Subscribe, Transact, Unsub
 from broker.core.effects import AddressBlocked, Deliver, Done
 from broker.core.ids import slot_of
 from broker.core.message import NO_IDS, Run
-from broker.owner.shard.deferred import PIECE_NS, TURN_NS
+from broker.owner.inbox.deferred import PIECE_NS, TURN_NS
 from broker.selector.index import ASKED, Index
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine

@@ -9,9 +9,9 @@ import pytest
 from broker.core.address import Routing
 from broker.core.commands import Disconnect, Publish
 from broker.core.message import Blob
-from broker.owner.shard.deferred import Deferred
-from broker.owner.shard.inbox import Inbox
-from broker.owner.shard.portions import FEW, MOST, TURN
+from broker.owner.inbox.deferred import Deferred
+from broker.owner.inbox.inbox import Inbox
+from broker.owner.inbox.portions import FEW, MOST, TURN
 from tests.unit.engine.world import run_of
 
 

@@ -15,7 +15,7 @@ from broker.core.commands import (
 from broker.core.effects import Deliver, Done, Refused
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
-from broker.owner.shard.portions import WORK
+from broker.owner.inbox.portions import WORK
 from tests.unit.engine.world import run_of
 
 from .test_all_slots import Owner, publish, subscribe

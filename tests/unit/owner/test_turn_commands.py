@@ -12,10 +12,10 @@ from broker.core.commands import Barrier, Disconnect, Prepare, Publish, Settle, 
 from broker.core.effects import Refused, Turn
 from broker.core.errors import Code
 from broker.core.message import Blob
+from broker.owner.inbox.deferred import Deferred
+from broker.owner.inbox.inbox import Inbox
+from broker.owner.inbox.portions import WORK
 from broker.owner.shard import turn_commands
-from broker.owner.shard.deferred import Deferred
-from broker.owner.shard.inbox import Inbox
-from broker.owner.shard.portions import WORK
 from broker.owner.shard.turn_commands import TurnCommands
 from tests.unit.engine.world import run_of
 

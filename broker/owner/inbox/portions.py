@@ -5,7 +5,7 @@ bounded. Must not know what commands do.
 """
 
 # Example. An inbox of 2,000 commands: SENDs of one message (1 unit each), one of 640 (11), ACKs of 50 scattered
-# messages (11 each), a COMMIT of 100 parts (201). The turn takes the first ones until their units are 300, about 3
+# messages (26 each), a COMMIT of 100 parts (201). The turn takes the first ones until their units are 300, about 3
 # ms, the rest waits in its order; beyond 1,500 waiting commands the senders are told to pause. Not by the clock: a
 # history of the simulator must come out the same each time, and a slow machine must not cut turns into nothing.
 
@@ -20,15 +20,12 @@ from broker.core.address import Outcome
 from broker.core.commands import (
     Command,
     Confirm,
-    Disconnect,
     Grant,
     Hold,
     Prepare,
     Publish,
     Settle,
-    Subscribe,
     Transact,
-    Unsubscribe,
 )
 
 TURN: Final = 300
@@ -38,13 +35,12 @@ WORK: Final = 64
 command are. What others send and acknowledge goes on beside them (beside, beside_by_slot)."""
 FEW: Final = 4
 """So few commands are not looked at: none of them is large, or it cannot be cut."""
+BACK: Final = 4
+"""Units of a message that comes back: 14 to 33 µs, and up to 43 as a dead letter."""
 MOST: Final = 1500
 """Commands that may wait: then those who send are to pause."""
 LOOKED: Final = 2 * MOST
-"""Commands that are looked at for those of who has little among them: a fifth of a microsecond each, in a turn that has
-more than it can do."""
-BEGINS: Final = 3
-"""Units of what begins or ends consumers where they are shared out: those of wildcards take less than others."""
+"""So many are looked at for those of who has little among them (shares.py)."""
 
 
 def portion(inbox: Sequence[Command]) -> int:
@@ -70,83 +66,15 @@ def units(command: Any) -> int:
         count = len(ids)
         # A stretch is one range in every book, and single ones a range each.
         # Ids ascend, so the ends say whether they are one stretch.
-        if count > 1 and ids[-1] - ids[0] != count - 1:
-            return 1 + count // 5
-        # What was consumed goes as a stretch; what comes back stands in its queue again, one by one.
-        return 1 if kind is Hold or command.outcome is Outcome.ACK else 1 + count // 8
+        apart = count > 1 and ids[-1] - ids[0] != count - 1
+        if kind is Hold or command.outcome is Outcome.ACK:
+            return 1 + count // 2 if apart else 1
+        # What was consumed goes as a stretch; what comes back is counted, stands in its queue again, one by one, and
+        # is handed out again or becomes a dead letter.
+        return BACK + (count if apart else count // 4)
     if kind is Transact or kind is Prepare:
         return 1 + 2 * len(command.parts)
     return 1
-
-
-def shared_out(inbox: Sequence[Command]) -> tuple[list[Command], list[Command]]:
-    """As portion(), in a cluster: what goes in this turn, and what waits; each slot in its order. Half of a turn is for
-    sessions that have less here than most, with what stands before them in their slots; the other half is by order.
-
-    Else 2,000 wildcards of one client, 85 slots each, are 30 turns for whoever comes behind them. Slots are independent
-    (see beside_by_slot); what is of several slots has nothing pass it."""
-    if portion(inbox) == len(inbox):
-        return list(inbox), []
-    looked = inbox[:LOOKED]
-    weights = list(map(_weight, looked))
-    ahead = _ahead(looked, weights)
-    first: list[Command] = []
-    goes: list[Command] = []
-    waits: list[Command] = []
-    left = TURN
-    for at, command in enumerate(looked):
-        if at <= ahead.get(command.slot, -1):
-            first.append(command)
-            left -= weights[at]
-    for at, command in enumerate(looked):
-        if at <= ahead.get(command.slot, -1):
-            continue
-        if left > 0:
-            goes.append(command)
-            left -= weights[at]
-        else:
-            waits.append(command)
-    waits += inbox[LOOKED:]
-    return first + goes, waits
-
-
-def _ahead(looked: Sequence[Command], weights: Sequence[int]) -> dict[int, int]:
-    """Slot → up to which command it goes ahead of the others."""
-    sums: dict[int, int] = {}
-    owners: list[int] = []
-    for command, weight in zip(looked, weights, strict=True):
-        if type(command) is Transact:
-            break
-        session: int = getattr(command, "session", 0)
-        owners.append(session)
-        sums[session] = sums.get(session, 0) + weight
-    sums.pop(0, None)  # grants and confirmations say no session
-    mean = sum(sums.values()) / len(sums) if sums else 0
-    small = {session for session, weight in sums.items() if weight < mean}
-    before: dict[int, int] = {}
-    reach: dict[int, tuple[int, int]] = {}
-    for at, session in enumerate(owners):
-        slot = looked[at].slot
-        before[slot] = here = before.get(slot, 0) + weights[at]
-        if session in small and here <= TURN // 2:
-            reach[slot] = (here, at)
-    left = TURN // 2
-    ahead: dict[int, int] = {}
-    # Those first before whose commands the least stands.
-    for slot, (weight, at) in sorted(reach.items(), key=itemgetter(1)):
-        if (left := left - weight) < 0:
-            break
-        ahead[slot] = at
-    return ahead
-
-
-def _weight(command: Command) -> int:
-    if type(command) is Publish:
-        return 1 + (len(command.run.records) >> 6)
-    return BEGINS if type(command) in _BEGINNING else units(command)
-
-
-_BEGINNING: Final = (Subscribe, Unsubscribe, Disconnect)
 
 
 def beside(rest: Iterable[Command], busy: int | None = None) -> tuple[list[Command], list[Command]]:
@@ -189,7 +117,7 @@ def beside_by_slot(rest: Iterable[Command], busy: int) -> tuple[list[Command], l
     So nothing passes anything in its slot: of each slot the first messages, acknowledgements and grants go, up to the
     last one that is not of the busy session, if not many of that stand before it. Slots are independent: they may be
     led by different owners at any time, and an edge expects no order among them. What begins or ends consumers never
-    goes: a turn that has had enough would do it by half."""
+    goes: a turn that has had enough would do it by half. Nor does a COMMIT."""
     coming = iter(rest)
     looked = list(islice(coming, MOST))
     behind: dict[int, int] = {}
@@ -197,8 +125,6 @@ def beside_by_slot(rest: Iterable[Command], busy: int) -> tuple[list[Command], l
     closed: set[int] = set()
     for at, command in enumerate(looked):
         slot = command.slot
-        if type(command) is Transact:
-            break  # of several slots
         if slot in closed:
             continue
         if not isinstance(command, Publish | Settle | Grant | Confirm):

@@ -1,8 +1,8 @@
 """What has been submitted to a shard and not been carried out: what is new, and what waits for several turns.
 
 Rule: order. What has waited comes before what is new, and what a turn leaves over before what comes meanwhile; in a
-cluster that holds for each slot, and who has little here does not wait for who has much (portions.shared_out). Must not
-know what a command does.
+cluster that holds for each slot, and who has little here does not wait for who has much (shares.py). Must not know what
+a command does.
 """
 
 # Example. 2,000 SENDs come in one go, of which a turn carries out 512:
@@ -20,7 +20,8 @@ from broker.core.commands import Command, Publish, Subscribe
 from broker.core.message import Blob
 
 from .deferred import Deferred
-from .portions import FEW, MOST, portion, shared_out
+from .portions import FEW, MOST, portion
+from .shares import Shares
 
 
 class Inbox:
@@ -28,12 +29,12 @@ class Inbox:
     deferred  what waits for several turns.
     throttles somebody was told to pause, as too much waits."""
 
-    __slots__ = ("_alone", "_wake", "deferred", "new", "throttles")
+    __slots__ = ("_shares", "_wake", "deferred", "new", "throttles")
 
     def __init__(self, deferred: Deferred, wake: Callable[[], None], alone: bool = True) -> None:
         """wake: has a turn run soon. alone: every slot is led here, and what a session asks of one may be seen by what
         it asks of another."""
-        self._alone = alone
+        self._shares = None if alone else Shares()
         self.new: list[Command] = []
         self.deferred = deferred
         self.throttles = False
@@ -52,26 +53,35 @@ class Inbox:
     def take(self) -> tuple[list[Command], list[Command]]:
         """For a turn: what has waited, and as much of what is new as is enough for one."""
         inbox, self.new = self.new, []
+        shares = self._shares
         # The rest keeps its place in front of what comes meanwhile.
-        if len(inbox) > FEW:
-            if not self._alone:
-                inbox, self.new = shared_out(inbox)
-            elif (cut := portion(inbox)) < len(inbox):
-                inbox, self.new = inbox[:cut], inbox[cut:]
-            if self.new:
-                self._wake()
+        if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
+            inbox, self.new = (inbox[:cut], inbox[cut:]) if shares is None else shares.take(inbox)
+            self._wake()
+        elif shares is not None and shares.seen:
+            shares.clear()
         return self.deferred.begin() if self.deferred.waiting else [], inbox
 
     def put_back(self, rest: Iterable[Command], first: Sequence[Command] = ()) -> None:
         """The rest waits for the next turn, and `first` comes before it."""
         self.deferred.puts_back()
-        self.new = [*first, *rest, *self.new]
+        back = [*first, *rest]
+        if self._shares is not None:
+            self._shares.back(back)
+        self.new = back + self.new
         self._wake()
 
     def take_new(self) -> list[Command]:
         """All that is new, however much."""
         new, self.new = self.new, []
+        if self._shares is not None:
+            self._shares.clear()
         return new
+
+    def beside(self) -> list[Command]:
+        """All that may go on beside what a turn has had enough of. In a cluster nothing: who has little has had his
+        turn in this very one."""
+        return self.take_new() if self._shares is None else []
 
     def waiting(self, after: int) -> Iterator[Command]:
         """All of it in its order, behind so many."""
@@ -90,6 +100,8 @@ class Inbox:
         waited = [each for each in self.waiting(0) if each.slot == slot and type(each) is Publish and each.dedup]
         bodies = [each.run.blob for each in waited if each.run.blob is not None]
         self.new = [command for command in self.new if command.slot != slot]
+        if self._shares is not None:
+            self._shares.clear()
         self.deferred.drop(slot)
         return bodies
 
