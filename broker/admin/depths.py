@@ -24,7 +24,7 @@ class NoNumber(BrokerError):
 
 
 class ClusterDepths:
-    """`owners`: the live ones by id, kept current by somebody else."""
+    """`owners`: the live ones by id, kept current by the membership."""
 
     def __init__(self, owners: Mapping[str, Member], timeout_s: float, token_file: str = "") -> None:
         """token_file: admin.token_file of the owners."""

@@ -120,7 +120,7 @@ class AdminServer:
         self._asking_first.append(asking)
 
     def follow(self, early: EarlyServer | None) -> None:
-        """Who has answered until now, if somebody has: its socket is taken over. Before start()."""
+        """What has answered until now, if anything: its socket is taken over. Before start()."""
         self._early = early
 
     def offer(self, api: Api) -> None:
@@ -189,7 +189,7 @@ class AdminServer:
         self._token.follow(asyncio.get_running_loop())
 
     def _numbers(self, answer: Answering) -> Answering:
-        """For whoever may read them (scrape_token.py)."""
+        """For machines that may read them (scrape_token.py)."""
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             assert self._token is not None

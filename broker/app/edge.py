@@ -195,7 +195,7 @@ class EdgeProcess(ClusterProcess):
         self._balancing = self.loop.create_task(self._balance())
 
     async def _balance(self) -> None:
-        """Says how many connections there are, and ends some when that is far more than the others have."""
+        """Says how many connections there are, and ends some when that is far more than other edges have."""
         settings = self.settings.edge
         while True:
             await self._loads.tell()
@@ -211,7 +211,7 @@ class EdgeProcess(ClusterProcess):
                 self.edge.shedding.shed(many, settings.rebalance_rate, "connect again: other edges have more room")
 
     async def _report(self) -> None:
-        """Tells the others which owners are not reached from here."""
+        """Tells the cluster which owners are not reached from here."""
         while True:
             await asyncio.sleep(LOOK_S)
             owners = {owner.id: owner.address for owner in self.membership.owners.values()}

@@ -51,7 +51,7 @@ class Bridges:
         self._mine = mine
 
     def wanted(self) -> set[str]:
-        """Names of those that somebody should run."""
+        """Names of those that a process should run."""
         return set(self._wanted)
 
     def start(self) -> None:

@@ -119,7 +119,7 @@ def kind_of(said: str, server: str) -> Kind:
 
 
 def is_topic(destination: str) -> bool:
-    """Whoever is not subscribed misses what is sent there meanwhile."""
+    """A bridge that is not subscribed misses what is sent there meanwhile."""
     return destination.startswith(TOPICS)
 
 

@@ -34,7 +34,7 @@ from .transaction import Pipeline, Transaction
 from .transport import Transport
 
 HARD_FACTOR = 16
-"""While somebody waits for a receipt, reading goes on up to this many times the receive buffer: the receipt
+"""While a call waits for a receipt, reading goes on up to this many times the receive buffer: the receipt
 stands behind the messages on the wire, and its owner may be the one who should take them."""
 LAST_WORDS_S = 1.0
 """How long a connection that cannot be written to is still read from."""

@@ -33,7 +33,7 @@ class Subscription:
     """Made by Client.subscribe; `async with` subscribes and unsubscribes, `async for` gives messages.
 
     id    of the SUBSCRIBE frame.
-    Unsubscribing drops what waits here; in the client ack modes the server gives it to somebody else.
+    Unsubscribing drops what waits here; in the client ack modes the server gives it to another consumer.
     """
 
     __slots__ = ("_arrived", "_browse", "_buffer", "_current", "_ended", "_error", "_headers",

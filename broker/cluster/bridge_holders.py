@@ -41,7 +41,7 @@ class BridgeHolder(msgspec.Struct, frozen=True):
 
 
 class BridgeHolders:
-    """wanted()   names of the bridges that somebody should run.    changed()   called when it may be others that are
+    """wanted()   names of the bridges that an edge should run.    changed()   called when it may be others that are
     held here."""
 
     def __init__(

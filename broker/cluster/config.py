@@ -151,7 +151,7 @@ class ConfigWatch:
     on_permissions(permissions)   those of the config file, and those of the store in place of the same ones of it.
     on_bridges(bridges)           those of the config file, and those of the store in place of the same ones of it.
     on_quotas(quotas)             those of the config file, and those of the store in place of the same ones of it.
-    on_applied(revision)          after the others: everything up to this revision is in use.
+    on_applied(revision)          after all other callbacks: everything up to this revision is in use.
     """
 
     def __init__(

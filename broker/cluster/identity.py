@@ -127,7 +127,7 @@ async def _settle(metadata: Metadata, keys: Keys, me: Member) -> int:
 
 
 async def _change_all(metadata: Metadata, keys: Keys, change: Callable[[SlotRecord], SlotRecord | None]) -> int:
-    """Repeats until `change` finds nothing more to change, whoever else writes meanwhile. How many it were."""
+    """Repeats until `change` finds nothing more to change, whatever else is written meanwhile. How many it were."""
     changed = 0
     while True:
         pairs = [(record, change(record)) for record in await _records(metadata, keys)]

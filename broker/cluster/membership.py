@@ -48,7 +48,7 @@ class Membership:
 
     on_lost(why)       awaited when we were declared dead, before we register anew: stop leading.
     on_registered()    registered, for the first time or again.
-    on_refused(error)  our name has become somebody else's: this process must end.
+    on_refused(error)  our name has become another process': this process must end.
     barred()           why we may not be a member now; "": we may. Asked before we register, and every BARRED_S then.
     """
 
@@ -255,7 +255,7 @@ class Membership:
                 log.debug("registering %s: %s", self.me.id, error)
                 await asyncio.sleep(RETRY_S)
             except MetadataRefused:
-                # Perhaps somebody revoked the fresh lease as well.
+                # Perhaps its peers revoked the fresh lease as well.
                 refused += 1
                 if refused > MAX_REFUSED:
                     raise

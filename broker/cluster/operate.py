@@ -26,7 +26,7 @@ from .keys import Keys, last_part, slot_of_key
 from .planning.view import Policy, Rebalance, View
 
 ATTEMPTS = 20
-"""Compare-and-swaps that somebody else may win before we give up."""
+"""Compare-and-swaps that other writers may win before we give up."""
 
 
 class NotPossible(BrokerError):
@@ -144,7 +144,7 @@ def only_grow(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
 
 
 def table_of(item: KeyValue | None) -> dict[str, Any]:
-    """The JSON object there; {} where there is none that could be read: whoever writes it anew mends it."""
+    """The JSON object there; {} where there is none that could be read: the next write mends it."""
     try:
         return msgspec.json.decode(item.value, type=dict[str, Any]) if item is not None else {}
     except msgspec.DecodeError:

@@ -50,7 +50,7 @@ def shelved(record: SlotRecord, before: Throw, now: Throw) -> SlotRecord:
 
 async def note(metadata: Metadata, keys: Keys, table: SlotTable, slot: int, throw: Throw, led: bool = False) -> None:
     """Leaves a note, or shelves the slot; within NOTE_S or not at all. For who stops, and leads nothing any more. led:
-    it has led the slot until now, by what it knows: whoever was made its leader meanwhile is the third."""
+    it has led the slot until now, by what it knows: an owner that was made its leader meanwhile is the third."""
     with suppress(TimeoutError, MetadataRefused, msgspec.DecodeError):
         async with asyncio.timeout(NOTE_S):
             await _note(metadata, keys, table, slot, throw, led)

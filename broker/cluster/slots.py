@@ -70,7 +70,7 @@ class SlotTable:
 
     async def cas(self, record: SlotRecord, new: SlotRecord) -> SlotRecord | None:
         """Makes `new` of `record` if it still is the current one. Returns the new record with its revision; None:
-        somebody was faster, and `records` has what they wrote if the store could be asked.
+        another writer was faster, and `records` has what it wrote if the store could be asked.
 
         Raises MetadataUnavailable: nobody knows whether it happened, and it may still happen. The watch will tell;
         a later cas() from the record of then cannot be confused by it, because only one of the two can succeed.
@@ -102,7 +102,7 @@ class SlotTable:
             results = await self._change_all([(record, new) for record, new, _ in batch])
             for (_, _, done), result in zip(batch, results, strict=True):
                 shielded(done, result)
-            # Only now, so that change(), which an answer may call, sees that somebody is at work.
+            # Only now, so that change(), which an answer may call, sees that this is under way.
             self._asked = [one for one in self._asked if slots.get(one[1].slot) is not one]
 
     async def _change_all(self, swaps: list[tuple[SlotRecord, SlotRecord]]) -> list[SlotRecord | None]:

@@ -19,7 +19,7 @@ from .watched import Watched
 
 
 class NameClaim:
-    """A new name that somebody wants for an address. `answer`: see SubscriptionDirectory.claim."""
+    """A new name that a session wants for an address. `answer`: see SubscriptionDirectory.claim."""
 
     __slots__ = ("address", "answer", "name")
 
@@ -90,7 +90,7 @@ class SubscriptionDirectory:
 
     async def release(self, name: str, address: str) -> None:
         """The subscription to `address` was deleted. No effect when the name is free, belongs to another address, or
-        was given to somebody else meanwhile.
+        was given to another address meanwhile.
 
         Raises MetadataUnavailable, MetadataRefused."""
         key = self._keys.subscription(name)
@@ -124,7 +124,7 @@ class SubscriptionDirectory:
                 claim.answer.cancel()
 
     async def _write(self, claims: list[NameClaim]) -> None:
-        """All in one transaction; when somebody has one of the names, each on its own. Raises MetadataUnavailable."""
+        """All in one transaction; when one of the names is in use, each on its own. Raises MetadataUnavailable."""
         first = {claim.name: claim for claim in reversed(claims)}
         try:
             if len(first) > 1:
@@ -139,7 +139,7 @@ class SubscriptionDirectory:
                     claim.fail(error)
 
     async def _put(self, claims: list[NameClaim]) -> None:
-        """Answers all of them, or (somebody has one of the names by now) none: nothing was written then."""
+        """Answers all of them, or (one of the names is in use by now) none: nothing was written then."""
         pairs = [(self._keys.subscription(claim.name), claim.address.encode()) for claim in claims]
         revision = await self._metadata.commit([(key, 0) for key, _ in pairs], [Put(*pair) for pair in pairs])
         if revision:

@@ -35,7 +35,7 @@ from .watched import RETRY_S, Watched
 log = logging.getLogger("stampede.cluster")
 
 FRESH_S = 3.0
-"""A suspicion counts for so long, by the clock of whoever reads it, from when it was seen."""
+"""A suspicion counts for so long, by the clock of the owner that reads it, from when it was seen."""
 REPEAT_S = FRESH_S / 2
 """A suspicion that goes on is written no more often than this."""
 

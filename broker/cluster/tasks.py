@@ -17,7 +17,7 @@ def report(error: BaseException, what: str) -> None:
 
 
 def shielded(callback: Callable[..., None], *args: Any) -> None:
-    """Calls a listener; its error is reported and does not reach whoever tells the others."""
+    """Calls a listener; its error is reported and does not keep the next listener from being told."""
     try:
         callback(*args)
     except Exception as error:

@@ -20,7 +20,7 @@ log = logging.getLogger("stampede.cluster")
 RETRY_S = 0.2
 """Wait before the store is asked again when it gave no answer."""
 REFUSED_RETRY_S = 5.0
-"""The same when it said no (somebody has to change a permission first)."""
+"""The same when it said no (an administrator has to change a permission first)."""
 
 
 class Watched:

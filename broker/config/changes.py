@@ -124,7 +124,7 @@ def with_tables(settings: Settings, tables: Mapping[str, Table]) -> Settings:
 
 
 def with_known(known: Tables, tables: Tables) -> Tables:
-    """The same tables, with the very entries of `known` where they are equal: whoever has to find out in a loop what is
+    """The same tables, with the very entries of `known` where they are equal: a loop that has to find out what is
     new among 100,000 of them need not compare their values."""
     return {
         name: own if (own := known[name]) == entries

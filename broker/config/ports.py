@@ -107,7 +107,7 @@ def _completed(acceptor: AcceptorSettings, edge: EdgeSettings) -> AcceptorSettin
 
 
 def logins_elsewhere(settings: Settings) -> bool:
-    """May somebody come in who is not a user of the table, or without a passcode of it. Raises ConfigError."""
+    """May a client come in that is not a user of the table, or without a passcode of it. Raises ConfigError."""
     said = [acceptor.login_by for acceptor in all_acceptors(settings).values()]
     said += [table.get("login_by", "") for table in settings.edge.virtual_hosts.values()]
     return any(way != "passcode" for text in said for way in prefixes(text))

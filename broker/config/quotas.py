@@ -69,7 +69,7 @@ _NAMES = tuple(field.name for field in fields(QuotaSettings))
 RATES: tuple[str, ...] = tuple(name for name in _NAMES if name.endswith("_rate"))
 """What waits where it is too much."""
 KEPT: tuple[str, ...] = ("max_queues", "max_durable_subscriptions", "max_bytes", "max_memory_bytes")
-"""What owners keep, whoever is connected: they are asked for it."""
+"""What owners keep, whichever clients are connected: they are asked for it."""
 LIMITS: tuple[str, ...] = tuple(name for name in _NAMES if name not in RATES and name not in KEPT)
 """What is refused where it is too much, of connections."""
 

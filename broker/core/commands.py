@@ -134,10 +134,10 @@ class Resume:
              has it (engine/recovery/already_settled.py).
     taken    (first id, last id) …: delivered to the client in AckMode.AUTO: settled now if they are still there.
     tries    id → attempts (Run.attempts) with which the client was given it, where that is not 0. Where the log of
-             an earlier leader has more, that leader had given the edge up, and the message is somebody else's. (What
+             an earlier leader has more, that leader had given the edge up, and the message is another edge's. (What
              came back in order counts nothing, but that is never in `held`: its edge knows.)
     firm     of `held`: durable messages that open transactions acknowledge, or that nobody has acknowledged. They did
-             not die with a leader: one that is not in a durable queue any more somebody else has settled. Edges of
+             not die with a leader: one that is not in a durable queue any more another consumer has settled. Edges of
              before name those of transactions only, or none.
     behind   which of the asker's attachments this is, said back when it has happened (effects.Resumed); 0: nobody wants
              to know.
@@ -550,7 +550,7 @@ class Manage(Request):
     """An operator acts on one queue. Done when that is durable; refused by name, with nothing changed.
 
     routing, selector   of a queue that is to be created.
-    force   delete it though somebody consumes it."""
+    force   delete it though it has consumers."""
 
     __slots__ = ("act", "address", "force", "queue", "routing", "selector", "seq", "session", "slot")
 

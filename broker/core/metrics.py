@@ -40,6 +40,6 @@ class Metric:
 
 
 class MetricSource(Protocol):
-    """Whoever has numbers to show."""
+    """What has numbers to show."""
 
     def metrics(self) -> Iterable[Metric]: ...

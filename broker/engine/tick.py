@@ -22,7 +22,7 @@ have had 10,000 of them."""
 
 
 def tick(slot: Slot, turn: Turn, most: int = TICKED) -> None:
-    """Delayed redelivery, expiry, auto-delete, of so many queues; the others have theirs in the next ticks. Touched
+    """Delayed redelivery, expiry, auto-delete, of so many queues; the rest have theirs in the next ticks. Touched
     queues are dispatched by the flush that follows."""
     now = turn.now
     timed = slot.ticks()

@@ -27,9 +27,9 @@ View = Callable[[dict[str, Any]], Generator[None, None, dict[str, Any]]]
 Tell = Callable[[pb.Told], None]
 
 MOST = 64
-"""Questions of all that somebody works out at a time: further ones are refused, except within a share."""
+"""Questions of all that are worked out at a time: further ones are refused, except within a share."""
 SHARE = 4
-"""Of one edge, whatever the others ask: one console with many tabs must not silence those of all other edges."""
+"""Of one edge, whatever other edges ask: one console with many tabs must not silence those of all other edges."""
 
 
 class Asked:

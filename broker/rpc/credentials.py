@@ -163,7 +163,7 @@ _DNS: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
 
 def names_of(auth: Mapping[str, Sequence[bytes]]) -> list[str]:
     """DNS names in a verified certificate. gRPC gives e-mail addresses, URIs and others in one list with them, and
-    whoever may have `spiffe://…/x.owner.DOMAIN` is no owner for that."""
+    a process that may have `spiffe://…/x.owner.DOMAIN` is no owner for that."""
     names = [name.decode(errors="replace") for name in auth.get("x509_subject_alternative_name", ())]
     return [name for name in names if _DNS.fullmatch(name)]
 

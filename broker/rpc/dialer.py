@@ -143,7 +143,7 @@ class GrpcDialer:
         await asyncio.gather(*self._streams.values())
 
     def _cut_off(self) -> None:
-        """The list of revoked certificates has changed: whoever is on it now loses what is open."""
+        """The list of revoked certificates has changed: a peer that is on it now loses what is open."""
         for stream, call in list(self._calls.items()):
             if call.shown and self._credentials.lists(call.shown):
                 log.warning("the stream to %s is given up: its certificate is revoked", stream.peer)

@@ -74,7 +74,7 @@ class GrpcServer:
         return int(port)
 
     def _cut_off(self) -> None:
-        """The list of revoked certificates has changed: whoever is on it now loses what is open."""
+        """The list of revoked certificates has changed: a peer that is on it now loses what is open."""
         for stream, auth in list(self._streams.items()):
             if self._credentials.is_revoked(auth):
                 log.warning("%s is cut off: its certificate is revoked", stream.peer)

@@ -27,6 +27,6 @@ def channel(address: str, credentials: grpc.ChannelCredentials | None, options: 
 
 
 def server(options: Options) -> grpc.aio.Server:
-    """Without a port yet. Whoever makes it keeps it: gRPC silently stops listening when it is collected."""
+    """Without a port yet. The caller keeps it: gRPC silently stops listening when it is collected."""
     with whole_wakeups():
         return grpc.aio.server(options=options)

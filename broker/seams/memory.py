@@ -23,7 +23,7 @@ _FREE_KEPT: Final = 8 * 1024 * 1024
 _OWN_MAPPING: Final = 4 * 1024 * 1024
 """A larger piece is mapped by itself, and unmapped when it is free."""
 _SAID_BY: Final = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
-"""Variables by which whoever runs us says what the C library shall do."""
+"""Variables by which an operator says what the C library shall do."""
 
 
 def keep_free() -> None:

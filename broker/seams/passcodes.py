@@ -15,7 +15,7 @@ SHORT = 8
 
 
 def weakness(passcode: str) -> str:
-    """What to tell whoever has chosen it; empty: nothing."""
+    """What to tell the user who has chosen it; empty: nothing."""
     if len(passcode) >= SHORT:
         return ""
     return f"Warning: {len(passcode)} characters can be guessed; take {SHORT} or more, 20 random ones for programs."

@@ -37,7 +37,7 @@ Found = dict[Predicate, None]
 
 
 class Index:
-    """work      nanoseconds, roughly, that looking has taken since somebody set it to 0.
+    """work      nanoseconds, roughly, that looking has taken since it was set to 0.
     each      so many may answer differently for messages with the same headers.    metered   those with a meter."""
 
     __slots__ = ("_root", "each", "metered", "work")
@@ -91,7 +91,7 @@ class _Branch:
     """What is left of selectors whose terms so far hold.
 
     certain   nothing: they match.    asked   they have to be asked.    tables   header → by its value.
-    empty     those of the tables that have somebody who wants no such header."""
+    empty     those of the tables that have a selector which wants no such header."""
 
     __slots__ = ("asked", "certain", "empty", "tables")
 

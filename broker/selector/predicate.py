@@ -57,11 +57,11 @@ class CostMeter:
 
 class Predicate:
     """text    as it was given.
-    test     (head, run, index, address) → True, False or None: for whoever has the head of the message already.
+    test     (head, run, index, address) → True, False or None: for callers that have the head of the message already.
     each     it may differ between messages with the same headers (size, body).
     terms    what it needs of single headers; none: no header decides.    exact   it is true when they hold.
     heavy    about nanoseconds for each byte of a message's headers.
-    meter    whoever evaluates it must ask afterwards whether it cost too much; None: it never does.
+    meter    the caller must ask afterwards whether it cost too much; None: it never does.
     xpath    it reads bodies."""
 
     __slots__ = ("__weakref__", "each", "exact", "heavy", "meter", "terms", "test", "text", "xpath")

@@ -138,7 +138,7 @@ class Export:
             self._send(spans[start : start + BATCH])
 
     def _made(self, note: SpanNote) -> list[Any]:
-        """Of a note that cannot be made into spans the others do not suffer."""
+        """Of a note that cannot be made into spans other notes do not suffer."""
         try:
             return list(self._spans.of(note))
         except Exception:

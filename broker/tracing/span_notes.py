@@ -69,7 +69,7 @@ class Notes:
         self._told = self._dropped = self._skipped = 0
 
     def admit(self, messages: int) -> int:
-        """How many messages that have just come are traced; the others are not, from here on."""
+        """How many messages that have just come are traced; the rest are not, from here on."""
         taken = self._messages.take(messages)
         self._skipped += messages - taken
         return taken

@@ -17,7 +17,7 @@ from .versions import SUPPORTED, Version
 __all__ = ["connected_frame", "encode_frame", "error_frame", "escape", "receipts", "rewrite_lines"]
 
 UNESCAPED: Final = frozenset({"CONNECT", "STOMP", "CONNECTED"})
-"""C10. STOMP is read like CONNECT (C22): whoever reads it does not know the version yet."""
+"""C10. STOMP is read like CONNECT (C22): its reader does not know the version yet."""
 _SPACES: Final = str.maketrans("\n:", "  ")
 SHORT: Final = 400
 """Characters of a detail in the header `message`; the longest of ours with a name of 100 characters has about 300."""

@@ -33,7 +33,7 @@ EVERYBODY = "anonymous"
 
 
 class Who(NamedTuple):
-    """Somebody who may use the API.    may   None: every address."""
+    """A user who may use the API.    may   None: every address."""
 
     name: str
     peer: str
@@ -160,7 +160,7 @@ def _host(url: str) -> str:
 
 
 def is_address(name: str) -> bool:
-    """Is it an IP address: no name that somebody else could own."""
+    """Is it an IP address: no name that a stranger could own."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -14,7 +14,7 @@ Work = Generator[None, None, Answer]
 """An answer in pieces of some microseconds (core/pages.py)."""
 
 May = Sequence[tuple[str, bool]]
-"""Patterns of addresses and whether somebody may manage them, from specific to general: the first that matches
+"""Patterns of addresses and whether a user may manage them, from specific to general: the first that matches
 decides."""
 
 

@@ -34,7 +34,7 @@ AT_ONCE = 4
 QUIET_S = 0.05
 """Nothing has come for so long: is there anything left?"""
 PATIENT = 40
-"""So often that is asked before somebody is told that it does not come."""
+"""So often that is asked before the operator is told that it does not come."""
 
 
 NOWHERE = "it does not say where it comes from, or comes from where you may manage nothing"
@@ -46,7 +46,7 @@ FIRST = 5
 PREVIEW = 200
 """Bytes of the body of each."""
 PACED_S = 30.0
-"""So long something goes on that has a pace: whoever asked for it asks again."""
+"""So long something goes on that has a pace: the client that asked for it asks again."""
 PIECES = 10
 """Transactions a second of what has a pace."""
 FILLED = 1000

@@ -103,7 +103,7 @@ def says_when(run: Run) -> bool:
 
 
 def onward(run: Run, records: list[bytes], outdated: bool = False) -> Run:
-    """The messages of the run as somebody would send them again; records: their bytes. outdated: see there; they are
+    """The messages of the run as a client would send them again; records: their bytes. outdated: see there; they are
     there for ever."""
     flags = run.flags & (DURABLE | ESCAPED | GROUPED | BLOB | TEXT)
     if run.flags & WAS_DURABLE:

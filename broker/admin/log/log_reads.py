@@ -76,7 +76,7 @@ STATUS: Final = {
 
 
 class LogUser(Protocol):
-    """Somebody who has logged in."""
+    """A user who has logged in."""
 
     def may(self, address: str) -> bool:
         """Read the log of this address, or of all that this pattern stands for."""
@@ -112,7 +112,7 @@ class SlotDirectory(Protocol):
         ...
 
     def end(self, slot: int) -> int:
-        """The high-water mark: what was told to somebody lies before it. Of a slot followed here: as last heard."""
+        """The high-water mark: what was told to any edge lies before it. Of a slot followed here: as last heard."""
         ...
 
     def endpoint(self) -> str:

@@ -30,7 +30,7 @@ log = logging.getLogger("stampede.admin")
 LOOK_S: Final = 1.0
 SPARE: Final = 20
 MOST_USERS: Final = 20_000
-"""Users of one question; whoever is beyond has no limit, and the log says so."""
+"""Users of one question; those beyond have no limit, and the log says so."""
 MOST_FULL: Final = 1_000
 """Users of whom owners are told that they may keep no more."""
 HOLDS: Final = 4

@@ -359,7 +359,7 @@ def previewed(told: dict[str, Any], what: str, output: str) -> None:
 
 
 def carried(api: AdminApi, name: str, what: str, body: dict[str, Any], output: str, dry_run: bool) -> None:
-    """Goes on until nothing is left, with progress where somebody looks."""
+    """Goes on until nothing is left, with progress on a terminal."""
     done = 0
     path = f"/queues/{part(name)}/{what}"
     if dry_run:
@@ -390,7 +390,7 @@ def carried(api: AdminApi, name: str, what: str, body: dict[str, Any], output: s
 
 
 def progress(what: str, length: int) -> Any:
-    """A bar, where somebody looks."""
+    """A bar, on a terminal."""
     return click.progressbar(
         length=length, label=what, file=sys.stderr, show_pos=True, hidden=not (length and sys.stderr.isatty())
     )

@@ -75,7 +75,7 @@ class AdminApi:
     def __init__(self, url: str, login: str | None) -> None:
         self._url = url.rstrip("/") + "/api/v1"
         self.missing = False
-        """A list that was told lacks what somebody has who could not be asked."""
+        """A list that was told lacks what an owner or edge has that could not be asked."""
         self._headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if login is None and (token := os.environ.get("STAMPEDE_TOKEN")):
             self._headers["Authorization"] = f"Bearer {token}"

@@ -33,7 +33,7 @@ _LOST: Final = 3
 _REPORT_BYTES: Final = 4000
 """What Kubernetes takes of a container's last words is 4,096."""
 _SHORT_S: Final = 0.02
-"""How long a step waits that found somebody else at work; less is not worth a pause."""
+"""How long a step waits that found other work on the loop; less is not worth a pause."""
 
 
 class _Pace:
@@ -58,7 +58,7 @@ class _Pace:
 
 @contextmanager
 def reported(path: str | None) -> Iterator[dict[str, Any]]:
-    """What is put into the dictionary, or why it failed, as JSON in that file: for whoever started this process."""
+    """What is put into the dictionary, or why it failed, as JSON in that file: for what started this process."""
     report: dict[str, Any] = {}
     try:
         yield report

@@ -262,7 +262,7 @@ class Settling:
     """Acknowledges what was printed, but never so early that the server hands out more than will be taken: a message
     that is handed out and returned counts as redelivered.
 
-    spare: messages that may be acknowledged at once; None: all. The others are acknowledged by finish()."""
+    spare: messages that may be acknowledged at once; None: all. All further ones are acknowledged by finish()."""
 
     def __init__(self, spare: int | None) -> None:
         self._spare = spare

@@ -182,7 +182,7 @@ class Crew:
         self.members: list[EdgePlace] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
-        """Somebody has come to serve, or has ended."""
+        """An edge process has come to serve, or has ended."""
         self._failed: str = ""
         self._stopping = False
         self._version = 0
@@ -370,7 +370,7 @@ class Crew:
         })  # fmt: skip
 
     async def _heeded(self, asked: Mapping[EdgePlace, asyncio.Future[Any]]) -> None:
-        """Whoever cannot say that it uses what is so now makes room for one that begins with it."""
+        """An edge process that cannot say that it uses what is so now makes room for one that begins with it."""
         if asked:
             await asyncio.wait(asked.values(), timeout=SILENT * PING_S)
         for member, answer in asked.items():

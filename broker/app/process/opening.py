@@ -19,7 +19,7 @@ from .garbage import uncollected
 
 
 class Opening:
-    """`share`: how much of the log has been read, 0 to 1; whoever reads it a second time goes on with it."""
+    """`share`: how much of the log has been read, 0 to 1; what reads it a second time goes on with it."""
 
     def __init__(self) -> None:
         self.share = 0.0

@@ -33,7 +33,7 @@ class Policy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """What somebody wants of moves that are made for even loads and zones only; what replicas need is done anyway.
+    """What an operator wants of moves that are made for even loads and zones only; what replicas need is done anyway.
 
     held    none begins.    moves   so many at once, 0: as many as the policy says.    approved   for people."""
 
@@ -43,7 +43,7 @@ class Rebalance:
 
     @classmethod
     def decode(cls, data: bytes | None) -> Rebalance:
-        """What makes no sense holds: whoever wrote it did not want things to go on by themselves."""
+        """What makes no sense holds: the operator that wrote it did not want things to go on by themselves."""
         if data is None:
             return cls()
         try:
@@ -143,7 +143,7 @@ class View:
         return [one for one in record.isr if one in self.owners]
 
     def led(self, record: SlotRecord) -> bool:
-        """Somebody alive leads it."""
+        """A live owner leads it."""
         return record.leader in self.owners and record.leader in record.isr
 
     def handing_over(self, record: SlotRecord) -> bool:

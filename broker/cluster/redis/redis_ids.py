@@ -119,7 +119,7 @@ class RedisClientIds:
                 continue
 
     async def _refresh(self, held: list[tuple[str, ClientIdHolder]]) -> None:
-        """Keeps ours, writes what Redis has lost, ends what somebody else has by now."""
+        """Keeps ours, writes what Redis has lost, ends what another edge has by now."""
         values = await self._link.ask(lambda client: client.mget([self._key(client_id) for client_id, _ in held]))
         lost: list[tuple[str, ClientIdHolder]] = []
 

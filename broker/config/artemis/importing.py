@@ -469,4 +469,4 @@ SECTIONS: dict[str, Callable[[Element, Imported], None]] = {
     "journal-datasync": _plain("journal.sync"),
     "min-disk-free": _min_free,
 }
-"""Element of <core> → who reads it. The others are in artemis_names.BROKER_WITHOUT."""
+"""Element of <core> → what reads it. All others are in artemis_names.BROKER_WITHOUT."""

@@ -20,7 +20,7 @@ from ..settings import Settings
 ALGORITHMS = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
-"""With public keys: what a signature of HS256 is made with, whoever checks it could have made it."""
+"""With public keys: what a signature of HS256 is made with, an edge that checks it could have made it."""
 
 
 def check_ways(where: str, text: str, settings: Settings, acceptor: AcceptorSettings | None) -> None:
@@ -113,7 +113,7 @@ def check_hooks(settings: Settings) -> None:
 
 
 def check_hosts(where: str, text: str, settings: Settings) -> None:
-    """Virtual hosts where somebody's users count. Raises ConfigError."""
+    """Virtual hosts where users of a directory, issuer or hook count. Raises ConfigError."""
     for host in prefixes(text):
         if host != "*" and host not in settings.edge.virtual_hosts:
             raise ConfigError(f"{where}.virtual_hosts: there is no virtual host {host!r}.")

@@ -37,7 +37,7 @@ from .users import TooManyGroupsError, counts_in, is_name, outside_groups
 log = logging.getLogger("stampede.edge")
 
 THREADS = 4
-"""Questions under way: each waits for somebody else."""
+"""Questions under way: each waits for what is not ours."""
 MOST = 64 * 1024
 """Bytes of an answer."""
 LONGEST_S = 1e9

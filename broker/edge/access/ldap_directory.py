@@ -50,7 +50,7 @@ Entry = Mapping[str, list[bytes]]
 
 
 class Person(NamedTuple):
-    """Somebody whom a directory has. stamp   the value of changed_attribute."""
+    """A user whom a directory has. stamp   the value of changed_attribute."""
 
     login: str
     dn: str

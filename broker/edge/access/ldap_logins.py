@@ -49,7 +49,7 @@ PAUSE_S = 0.05
 
 
 class LdapLogins:
-    """See the head of this file. changed: somebody is gone or in other groups, so that logins may not hold any more."""
+    """See the head of this file. changed: a user is gone or in other groups, so that logins may not hold any more."""
 
     def __init__(
         self, tables: Mapping[str, Mapping[str, Any]], clock: Clock, changed: Callable[[], None],
@@ -172,7 +172,7 @@ class LdapLogins:
                 each.look(PATIENCE_S)
 
     def _present(self, directory: LdapDirectory) -> list[int]:
-        """Marks of those of it who are to be looked for again. Whoever has been neither connected nor remembered since
+        """Marks of those of it who are to be looked for again. One that has been neither connected nor remembered since
         the last look is forgotten: the directory is asked again when he comes back."""
         used = {*self._here(), *self._checks.marks()}
         marks = [mark for mark, (where, _) in self._people.copy().items() if where is directory]
@@ -209,7 +209,7 @@ class LdapLogins:
 
 
 def _changed(directory: LdapDirectory, people: list[tuple[int, Person]]) -> tuple[list[int], str]:
-    """In a thread: whose login does not hold any more, and why somebody could not be looked for: he stays, and keeps
+    """In a thread: whose login does not hold any more, and why a user could not be looked for: he stays, and keeps
     nobody from being looked for. Raises Unreachable."""
     gone, why = [], ""
     for mark, person in people:

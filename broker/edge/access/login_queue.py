@@ -131,7 +131,7 @@ class Check:
 
 class LoginQueue:
     """threads: checks at a time. most: that may wait. blocked: has the pair earned a wait meanwhile. suspect: has
-    somebody been wrong from this address, or for this name. may_try: before its turn."""
+    a login been wrong from this address, or for this name. may_try: before its turn."""
 
     def __init__(
         self,
@@ -329,7 +329,7 @@ class Penalties:
         self._proven: dict[Pair, None] = {}
 
     def proven(self, pair: Pair) -> bool:
-        """Has somebody logged in with this name from this address."""
+        """Has a client logged in with this name from this address."""
         return pair in self._proven
 
     def blocked(self, pair: Pair) -> bool:
@@ -352,7 +352,7 @@ class Penalties:
         return True
 
     def suspect(self, pair: Pair) -> bool:
-        """Was somebody wrong lately from this address, or for this name again and again from wherever."""
+        """Was a login wrong lately from this address, or for this name again and again from wherever."""
         address, name = pair
         return self._over((address, ALL), 0) > 0 or self._over((ALL, name), FREE_FAILURES) > 0
 

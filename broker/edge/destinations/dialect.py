@@ -45,11 +45,11 @@ class Destination(NamedTuple):
     routing: Routing
     queue: str | None
     durable: bool = False
-    """Of SUBSCRIBE: `queue` is a subscription that outlives its consumers, whoever they are."""
+    """Of SUBSCRIBE: `queue` is a subscription that outlives its consumers."""
     create: bool = True
     """May it be made on demand."""
     more: tuple[Destination, ...] = ()
-    """Of a composite destination: the others."""
+    """Of a composite destination: all but the first."""
     shown: str = ""
     """What MESSAGE says for it, in place of what its sender wrote; empty: just that."""
 
@@ -90,7 +90,7 @@ class Homes:
 
 
 class Dialect:
-    """What the names of one acceptor mean. This one is Artemis', and what the others are made of (dialects/).
+    """What the names of one acceptor mean. This one is Artemis', and what the other dialects are made of (dialects/).
 
     host        whose names they are.
     prefixes    the longest first, so that the first match is the longest.

@@ -37,7 +37,7 @@ hours, where a slot has too few copies, and answers are told in their order."""
 class Inbound:
     """The reading half of a session.
 
-    batch   commands of this read; whoever carries out a frame adds to it.
+    batch   commands of this read; each frame that is carried out adds to it.
     publisher   the sending part; made with the first SEND."""
 
     __slots__ = (

@@ -93,7 +93,7 @@ class _Round:
 
 
 class LiveChanges:
-    """Of one edge. busy: somebody is not judged yet; then call meets()
+    """Of one edge. busy: a session is not judged yet; then call meets()
     before a session acts."""
 
     __slots__ = ("_edge", "_gone", "_rounds", "_running", "_soon", "_steps", "_taken_back", "busy")
@@ -113,7 +113,7 @@ class LiveChanges:
     # ── the changes ────────────────────────────────────────────────────────────────────────────────
 
     def users(self, changed: Collection[str]) -> None:
-        """Of these users whoever is gone, or logged in with what is no passcode any more: their connections end."""
+        """Of these users those that are gone, or logged in with what is no passcode any more: their connections end."""
         if changed:
             self._gone.update(changed)
             self._begin("users", self._expelled, self._gone.clear)

@@ -169,7 +169,7 @@ def _shown(headers: Mapping[str, str], passcode: str | None) -> str:
 
 
 def _not_taken(session: Session, shown: str, tokens: bool) -> RefusedError:
-    """Whoever says who he is must not become somebody else in silence: default_user, or anonymous."""
+    """A client that says who it is must not become another user in silence: default_user, or anonymous."""
     way = "is taken as 'Bearer TOKEN' alone" if tokens else "is not taken at this port: its login_by has no 'token'"
     log.info("%s #%d: login failed: %s %s", session.channel.peer, session.id, shown, way)
     return RefusedError(Code.LOGIN_FAILED, f"{shown[0].upper()}{shown[1:]} {way}")

@@ -98,7 +98,7 @@ class Permissions:
         self.replace(table)
 
     def replace(self, table: Mapping[str, Mapping[str, Any]]) -> None:
-        """These entries from now on: costs what differs, and a glance at each of the others. Where there were some,
+        """These entries from now on: costs what differs, and a glance at each of the rest. Where there were some,
         none means that nobody may do anything. Rights that were given out answer as before for what they were asked."""
         before = self._table
         self.open = self.open and not before and not table

@@ -78,7 +78,7 @@ class Outbound:
     def write(self, data: bytes) -> None:
         """One frame or more; goes out with the next flush. Framed channels get one frame a call.
 
-        While effects are being handed out the edge flushes every touched outbox once; otherwise whoever
+        While effects are being handed out the edge flushes every touched outbox once; otherwise the method that
         called does."""
         self.out.append(data)
         if not self._dirty and self._edge.dispatching:
@@ -157,7 +157,7 @@ class Outbound:
             self._bound()
 
     def _bound(self) -> None:
-        """The socket is full: whoever does not read may have so much wait, and no more."""
+        """The socket is full: a client that does not read may have so much wait, and no more."""
         if self._channel.buffered() > self._edge.settings.edge.max_outbox_bytes:
             waiting = f"{self._channel.buffered()} bytes wait for a client that does not read"
             self.session.abort(Reason.SLOW_CONSUMER, waiting)

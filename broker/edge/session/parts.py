@@ -136,7 +136,7 @@ class ReadingHalf(Protocol):
 
 
 class Judging(Protocol):
-    """What has changed for those who are connected. busy: somebody has not been judged by it."""
+    """What has changed for those who are connected. busy: a session has not been judged by it."""
 
     busy: bool
 

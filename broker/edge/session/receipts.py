@@ -38,7 +38,7 @@ class Answers:
 
     def ask_parts(self, receipts: list[bytes] | None, parts: int) -> Sequence[int]:
         """Numbers for the parts of one request to several slots: the last one has the receipts, and is answered after
-        the others. Zeros when nobody waits."""
+        all others. Zeros when no request waits."""
         if not receipts:
             return (0,) * parts
         return [*(self.ask([]) for _ in range(parts - 1)), self.ask(receipts)]

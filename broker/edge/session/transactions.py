@@ -102,7 +102,7 @@ class OpenTransaction:
 
     def commits(self, now: float) -> list[Publish | Settle]:
         """Its parts. What its messages have waited is part of their time to live, and of their delay. now: by the clock
-        that counts seconds, whatever somebody does to the other one."""
+        that counts seconds, whatever is done to the other one."""
         self.state = TRANSACTION.to(self.state, TransactionState.COMMITTED)
         for part, came in self._timed:
             part.waited(int(1000 * (now - came)))

@@ -63,7 +63,7 @@ def _count(
     known: list[tuple[SlotSubscription, Subscribe, Sequence[int]]],
     new: Sequence[tuple[SlotSubscription, int]],
 ) -> None:
-    """From now on somebody keeps count over all parts, if that is needed."""
+    """From now on an Order keeps count over all parts, if that is needed."""
     window = min(sum(model.credit_messages for _, model, _ in known), UNLIMITED)
     more = sum(like.model.credit_messages for like, _ in new if like.model)
     order = order_for(session, known[0][1].ack, window, window + more)

@@ -123,12 +123,12 @@ class QueueWildcards:
         self._found: deque[tuple[QueueWildcard, Iterator[str]]] = deque()
         """Names that are still to be looked at."""
         self._fresh = False
-        """Somebody is there for whom nobody was asked yet."""
+        """There is a subscription for which no owner was asked yet."""
         self._last = self._next = 0.0
         """When the last look was over, and when the next one may begin."""
         self._timer: Handle | None = None
         self._going = False
-        """The next piece has its turn soon: there is one such, however often somebody asks for it."""
+        """The next piece has its turn soon: there is one such, however often it is asked for."""
         self._ended: dict[int, dict[bytes, None]] = {}
         """Session → handles of parts whose queues are gone: of each its own, so that who has many such queues has
         nobody else's forgotten."""

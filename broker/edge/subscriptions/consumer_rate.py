@@ -25,7 +25,7 @@ ROOM = 16 * 1024
 
 
 class Tempo(Front):
-    """Stands between the owner's deliveries and whoever shows them; one for all parts of a subscription."""
+    """Stands between the owner's deliveries and the session that shows them; one for all parts of a subscription."""
 
     __slots__ = ("_pace",)
 

@@ -191,7 +191,7 @@ class Rates:
                     meter.spend(count)
 
     def granting(self, subs: list[SlotSubscription]) -> list[SlotSubscription]:
-        """Those of them whose room may be given back now; the others' turn comes by itself."""
+        """Those of them whose room may be given back now; the turn of the rest comes by itself."""
         if not self.paces_consumers:
             return subs
         now: list[SlotSubscription] = []

@@ -147,7 +147,7 @@ class Shedding:
         return True
 
     def _some(self) -> None:
-        """The next few that this step may end; the others in the next turn of the loop."""
+        """The next few that this step may end; the rest in the next turn of the loop."""
         self._going_on = False
         room = min(int(self._budget), self._left)
         if room > 0 and not self._round:
@@ -169,7 +169,7 @@ class Shedding:
 
 def level(counts: Collection[int], count: int) -> int:
     """How many connections those who have most are left with, when `count` of theirs have gone: who has fewer keeps
-    all, and the others have as many as each other, but for one."""
+    all, and other edges have as many as each other, but for one."""
     users, above = Counter(counts), 0
     steps = [*sorted(users, reverse=True), 0]
     for here, next_one in pairwise(steps):

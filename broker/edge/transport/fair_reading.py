@@ -35,7 +35,7 @@ TINY = 512
 ROUND_S = 0.003
 """Reads of more than that get so much of one turn of the loop, all together, …"""
 SHORT_ROUND_S = 0.001
-"""… or so much, while somebody sends small ones."""
+"""… or so much, while a client sends small ones."""
 SHORT_FOR_S = 0.1
 """So long after a small read: who writes ten times a second has short turns all the time."""
 UNSEEN_S = 2e-5
@@ -162,11 +162,11 @@ class Rounds:
 
     @property
     def short(self) -> bool:
-        """Somebody sends small reads, for whom turns are short."""
+        """A client sends small reads, for which turns are short."""
         return self._round_s < ROUND_S
 
     def began(self) -> float:
-        """Now somebody is read, or goes on; then call spent() or used()."""
+        """Now a connection is read, or goes on; then call spent() or used()."""
         self._left = 0
         return self._now()
 

@@ -32,7 +32,7 @@ def inside(settings: Settings) -> AcceptorSettings:
     return replace(
         edge_acceptors(settings.edge)["tcp"], port=-1, dialect="artemis", connection_ttl_ms=-1,
         default_heartbeat="0,0", server_header=True, server_name="", default_user="",
-        client_ids="*",  # a bridge goes by its own name, whoever its user is
+        client_ids="*",  # a bridge goes by its own name, whatever its user
         large_body_bytes=settings.wire.large_body_bytes,
     )  # fmt: skip
 

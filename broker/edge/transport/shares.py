@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 NETWORK_V6 = 64
-"""Bits of an IPv6 address that say who somebody is: who has one address has 2⁶⁴ of them."""
+"""Bits of an IPv6 address that say who a client is: one that has an address has 2⁶⁴ of them."""
 
 
 class Places(Generic[T]):

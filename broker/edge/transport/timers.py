@@ -89,7 +89,7 @@ class TimerWheel:
         self._timer = self._loop.call_at(tick * TICK_S + 0.001, self._run)
 
     def _arm_next(self) -> None:
-        """Sets the timer for the first tick somebody waits for, or takes it away."""
+        """Sets the timer for the first tick that has a deadline, or takes it away."""
         ticks, wheel = self._ticks, self._wheel
         while ticks and ticks[0] not in wheel:
             heappop(ticks)

@@ -90,7 +90,7 @@ class Wildcards:
         self._version += 1
 
     def sleep(self, slot: int, command: Subscribe, delimiter: str) -> bool:
-        """The part of this slot sleeps. False: it is no part of a block, or not like the others: it has to be kept by
+        """The part of this slot sleeps. False: it is no part of a block, or not like the rest: it has to be kept by
         itself."""
         first, bit = command.consumer - slot, 1 << slot
         owner = self._sessions.get(command.session)

@@ -4,7 +4,7 @@ Rule: every check comes before the first change, so that a refused command leave
 Must not know queues' contents; giving messages back is redelivery.py's.
 """
 
-# Example. A subscription with ack `client` holds 3, 5 and 4, in this order: 4 had been with somebody else before.
+# Example. A subscription with ack `client` holds 3, 5 and 4, in this order: 4 had been with another consumer before.
 #     ACK 5           covers 3 and 5, not 4 (core/ledger.py says why)
 #     ACK 5 in tx T   the same two are set aside: held = {5: {3, 5}}, the ledger has 4. Their credit is back at once,
 #                     or a transaction larger than the window could never be committed (C51)

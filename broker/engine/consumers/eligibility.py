@@ -72,7 +72,7 @@ class Eligibility:
     groups     None: nobody has sent a group yet, or they are ignored.
     paused     groups are dealt out anew, when everything under way is settled.
     learning   groups of what consumers hold are being read back.
-    hungry     in the last turn somebody could have taken more than memory had for him."""
+    hungry     in the last turn a consumer could have had more than memory had for it."""
 
     __slots__ = (
         "_always", "_audiences", "_bits", "_origins", "_retired", "_selectors", "_strangers", "_used", "address",
@@ -123,7 +123,7 @@ class Eligibility:
         return True
 
     def served(self, hungry: bool) -> None:
-        """Everything that can go out has. hungry: somebody could have taken more."""
+        """Everything that can go out has. hungry: a consumer could have had more."""
         self.hungry = hungry
 
     def waiting(self) -> list[MatchBucket]:
@@ -247,7 +247,7 @@ class Eligibility:
         self.known = self._selectors.asked | self._always
 
     def _ask(self, wish: Wish) -> None:
-        """Somebody has it now."""
+        """A consumer has it now."""
         predicate, session = wish
         bit = self._bits[wish]
         if predicate is not None:

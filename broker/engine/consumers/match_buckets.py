@@ -69,7 +69,7 @@ class Far:
         return self._pieces[-1][0][-1] if self._size else 0
 
     def add(self, ids: Iterable[int], position: int) -> None:
-        """All of these at one position; they may stand anywhere among the others."""
+        """All of these at one position; they may stand anywhere among the rest."""
         pieces, last = self._pieces, self._last()
         for i in ids:
             if i < last:

@@ -135,7 +135,7 @@ def _wanted(slot: Slot, queue: Queue, turn: Turn) -> bool:
 
 
 def fetch(slot: Slot, queue: Queue, turn: Turn) -> None:
-    """Asks for the next page when memory is half empty, or somebody could take what is not in it."""
+    """Asks for the next page when memory is half empty, or a consumer could have what is not in it."""
     hungry = queue.choice is not None and queue.choice.hungry
     # Half: with the bound itself the consumers would run dry before the page is there; with less, pages would be
     # small.

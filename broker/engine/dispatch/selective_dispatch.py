@@ -283,7 +283,7 @@ class _Dealer:
         return True
 
     def _look_again(self, bucket: MatchBucket, limit: int) -> bool:
-        """Somebody might want its first messages: finds out."""
+        """A consumer might want its first messages: finds out."""
         return self._place(self._take(bucket, limit), bucket.near)
 
     def _take(self, bucket: MatchBucket, limit: int) -> Run:
@@ -394,7 +394,7 @@ class _Dealer:
     def _assign(
         self, run: Run, looked: dict[int, list[int]] | int, groups: Groups | None, taking: bool
     ) -> tuple[Hands, Ways]:
-        """Message by message: who gets it, and where it belongs if it has to wait. taking: somebody may get it."""
+        """Message by message: who gets it, and where it belongs if it has to wait. taking: a consumer may get it."""
         count = len(run.records)
         found = [looked] * count if isinstance(looked, int) else _by_message(looked, count)
         self._firsts.clear()

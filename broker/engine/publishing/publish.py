@@ -374,7 +374,7 @@ def _accept_paged(slot: Slot, command: Publish, run: Run, queues: list[Queue], t
 
 
 def _must_page(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
-    """Has the run to be paged? Hands out what the queue has first, if somebody takes it."""
+    """Has the run to be paged? Hands out what the queue has first, if a consumer is ready."""
     if queue.pages.paging:
         return True
     if queue.nbytes + queue.gate.nbytes + run.nbytes <= slot.limit:

@@ -61,7 +61,7 @@ class LastValue:
 
     def overtaken(self) -> None:
         """Before anything is handed out: finds what rested and is replaced by something fresh. Fresh messages do not
-        replace each other yet: the first of them may go to somebody who waits."""
+        replace each other yet: the first of them may go to a consumer that waits."""
         if not self.fresh:
             return
         fresh = {i for run in self.fresh for i in run.ids}
@@ -138,7 +138,7 @@ class LastValue:
 
     def bury(self, dead: set[int], gone: list[Run]) -> tuple[list[Run], dict[int, Run]]:
         """These are replaced; `gone` is what of them was in memory. Returns what is to be settled: runs, and messages
-        of the page index. The others of them have been settled before."""
+        of the page index. The rest of them have been settled before."""
         runs: list[Run] = []
         for run in gone:
             # Settled while its bytes were in the journal: to settle it again would take it off the books twice.

@@ -72,7 +72,7 @@ class Queue:
     declared                it stands in the settings: never deleted on demand.
     recurring               what is due here is sent elsewhere (recurring.py), and on its way; None: handed out.
     maker                   the user it counts for (edge.quotas); empty: nobody.
-    paused                  somebody wants it to hand out nothing (manage.py); its settings may say the same.
+    paused                  an operator wants it to hand out nothing (manage.py); its settings may say the same.
     """
 
     __slots__ = (
@@ -161,7 +161,7 @@ class Queue:
         self.declared = declared
 
     def pause(self, paused: bool) -> None:
-        """Somebody wants it to hand out nothing, or again what it has; equip() makes it so."""
+        """An operator wants it to hand out nothing, or again what it has; equip() makes it so."""
         self.paused = paused
 
     def timed(self, latency: Latency) -> None:
@@ -381,7 +381,7 @@ class Queue:
     # ── who gets what ──────────────────────────────────────────────────────────────────────────────
 
     def choose(self) -> Eligibility:
-        """From now on somebody looks at its messages, one by one."""
+        """From now on a browser looks at its messages, one by one."""
         self.choice = choice = Eligibility(self.address)
         # All that are there join: a choice that is made late knows everybody.
         for consumer in self.consumers:
@@ -407,7 +407,7 @@ class Queue:
         self.choice = None
 
     def recall(self, messages: dict[int, Run], delay: int | None, reject: bool, failed: bool) -> dict[int, Run]:
-        """Asks for the bytes of the stubs among `messages`; returns the others. Until then they are out of sight, and
+        """Asks for the bytes of the stubs among `messages`; returns the rest. Until then they are out of sight, and
         nothing is handed out, so that what goes to the head is not overtaken. The rest: see Recall."""
         rest: dict[int, Run] = {}
         wanted: dict[int, list[int]] = {}
@@ -468,7 +468,7 @@ class Queue:
         self.browsers.add(browser)
 
     def in_use(self) -> None:
-        """Somebody uses it: it is not deleted for being idle."""
+        """It is in use: it is not deleted for being idle."""
         self.idle_since = 0
 
     def idles(self, now: int) -> None:
@@ -565,7 +565,7 @@ def _rank(run: Run) -> tuple[int, int]:
 
 def receive(queues: list[Queue], run: Run, limit: int, touched: dict[Queue, None]) -> list[Queue]:
     """The run has been published to these queues: it is ready in all that have room for it in memory, as enter() would
-    have it. The others are returned. limit: bytes that a queue may have; less than nothing: none has room.
+    have it. The rest is returned. limit: bytes that a queue may have; less than nothing: none has room.
 
     All at once, because a call for each queue is a fourth of what a topic's copy costs here."""
     count, size, last = len(run.records), run.nbytes, run.ids[-1]

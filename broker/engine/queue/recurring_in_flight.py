@@ -37,7 +37,7 @@ class OnTheirWay:
         return not self.ends(id)
 
     def ends(self, id: int) -> bool:
-        """Has somebody taken it back. Said once."""
+        """Was it cancelled. Said once."""
         if id not in self._doomed:
             return False
         # Ids are never given again, so what has ended once cannot come back under this number.

@@ -32,7 +32,7 @@ from .reattach import withdraw
 
 
 def claim(queue: Queue, consumer: Consumer, ids: Sequence[int]) -> Ledger:
-    """Makes their ghosts real whose messages are in the queue. Returns the others. Call it before a transaction sets
+    """Makes their ghosts real whose messages are in the queue. Returns the rest. Call it before a transaction sets
     `ids` aside: the credit that comes back with that may let out the very messages, to this consumer."""
     ghosts = {i: run for i, run in consumer.named(ids).items() if is_strange(run)}
     if not ghosts:
@@ -46,7 +46,7 @@ def claim(queue: Queue, consumer: Consumer, ids: Sequence[int]) -> Ledger:
 
 def check(slot: Slot, queue: Queue, consumer: Consumer, ids: Sequence[int], atomic: bool) -> None:
     """Call it before `ids` are settled. What of their ghosts is in the queue is the consumer's own again, as if it had
-    been there when it attached. Raises RefusedError if somebody else has one of the rest.
+    been there when it attached. Raises RefusedError if another consumer has one of the rest.
 
     atomic   for a transaction: one that is answered already is not carried out again, so nobody may have settled what
              it names. What is older than this leader and not durable may have died with the last one, and concerns
@@ -79,7 +79,7 @@ def _had(other: Consumer, ids: set[int]) -> set[int]:
 
 def _under_way(slot: Slot, queue: Queue) -> set[int]:
     """On their way back into the queue, or with a transaction that may still be rolled back. What is being read back
-    to be a dead letter is settled: by this very command, or by somebody else."""
+    to be a dead letter is settled: by this very command, or by another consumer."""
     back = {i for recalls in queue.pages.recalls.values() for ids, _, reject, _ in recalls if not reject for i in ids}
     claimed = {i for p in slot.prepared.values() for c in p.claims if c.queue == queue.id for i in c.messages}
     return back | claimed

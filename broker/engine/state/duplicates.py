@@ -42,7 +42,7 @@ _ADDRESSES: Final = 4096
 
 
 def fresh(slot: Slot, command: Publish) -> bool:
-    """Takes known messages out of `command.run` (a new Run then); False: nothing is left. The others are remembered
+    """Takes known messages out of `command.run` (a new Run then); False: nothing is left. The rest are remembered
     when they are taken (remember)."""
     if not slot.match(command.address).id_cache_size:
         return True

@@ -49,7 +49,7 @@ forgotten goes on, and is told again."""
 
 def admit(slot: Slot, address: Address | None, command: Publish) -> Run | None:
     """What of the messages is for the dead letter address; None: nothing. `command.run` may be a shorter one
-    afterwards, or have none: the others are dropped in silence. Raises RefusedError(ADDRESS_FULL), but never for parts
+    afterwards, or have none: the rest are dropped in silence. Raises RefusedError(ADDRESS_FULL), but never for parts
     of a transaction (`command.atomic`): those have been asked by check(). `address` None: it has no queues."""
     stock = _stock_of(slot, address, command.address)
     if stock is None:

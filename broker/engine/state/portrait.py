@@ -36,7 +36,7 @@ def messages(queue: Queue) -> int:
 
 
 def waiting(queue: Queue) -> int:
-    """Could be handed out now, if somebody took it."""
+    """Could be handed out now, if a consumer were ready."""
     return queue.count + queue.far + queue.pages.count + queue.gate.entries
 
 
@@ -167,7 +167,7 @@ def transaction_row(slot: Slot, prepared: Prepared) -> Row:
 
 
 def address_row(slot: Slot, address: Address) -> Row:
-    """One address in a list; what its queues hold is summed up by whoever lists them (they may be many)."""
+    """One address in a list; what its queues hold is summed up by the list that asks (they may be many)."""
     routings = [kind.name for kind, some in ((Routing.ANYCAST, address.anycast), (Routing.MULTICAST, address.multicast))
                 if some]  # fmt: skip
     return {

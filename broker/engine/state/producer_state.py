@@ -132,7 +132,7 @@ class Producers:
             self._known[token].fresh.clear()
 
     def begin(self, now: int) -> None:
-        """Recovery is over: whoever was known may come back from now on."""
+        """Recovery is over: an edge that was known may come back from now on."""
         for producer in self._known.values():
             producer.used = producer.used or now
             # Whatever is known now was dealt with by an earlier leader.

@@ -74,7 +74,7 @@ class ArchiveMarks:
             store.files.sync_dir(store.folder)
 
     def lowest(self) -> dict[int, int] | None:
-        """slot → the offset from which on somebody needs it; None: nobody needs anything."""
+        """slot → the offset from which on a reader needs it; None: none needs anything."""
         found: dict[int, int] = {}
         for marks in self.names.values():
             for slot, offset in marks.items():

@@ -23,7 +23,7 @@ from broker.core.ids import SLOTS
 FIRST_EPOCH: Final = 1
 """Of a slot that nobody ever gave an epoch: there is one replica."""
 _LONGEST: Final = 32
-"""Entries kept of a lineage. Whoever is older than these is seeded anew, which is always right."""
+"""Entries kept of a lineage. A follower that is older than these is seeded anew, which is always right."""
 
 Lineage = list[tuple[int, int]]
 """(epoch, its first lsn) …, ascending in both"""

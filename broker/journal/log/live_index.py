@@ -43,7 +43,7 @@ class SegmentBook:
     end              number of its last batch, once it is closed.
     spans            slot → [lowest, highest] message id that has a RUN here.
     freed            a SEGMENTS record without it has been appended.
-    pins             somebody copies from it: it has to stay.
+    pins             a copy is made from it: it has to stay.
     begins           slot → lsn that was due when it began (history.py).
     """
 
@@ -87,7 +87,7 @@ class SegmentBook:
         self.freed = True
 
     def pin(self) -> None:
-        """Somebody copies from it: it has to stay."""
+        """A copy is made from it: it has to stay."""
         self.pins += 1
 
     def unpin(self) -> None:
@@ -157,7 +157,7 @@ class LiveIndex:
         return book
 
     def pin_blobs(self) -> None:
-        """Somebody copies bodies: they have to stay."""
+        """Bodies are copied: they have to stay."""
         self.blob_pins += 1
 
     def unpin_blobs(self) -> None:
@@ -262,7 +262,7 @@ class LiveIndex:
             book.spans.pop(slot, None)
 
     def view(self, slot: int) -> LiveIndex:
-        """The queues of one slot as they are now, for somebody in another thread."""
+        """The queues of one slot as they are now, for another thread."""
         view = LiveIndex()
         # A copy of arrays: 24 bytes a range, by memcpy.
         view.queues = {key: ranges.copy() for key, ranges in self.queues.items() if key[0] == slot and ranges}

@@ -71,7 +71,7 @@ class Shared:
 
 
 class Moved:
-    """Where compaction put runs whose old positions are still in somebody's hands.
+    """Where compaction put runs whose old positions are still in use.
 
     A run is known by the place where it was written, and by each place where a survey may have found it. An entry
     lives until the segment with the last copy is freed: one dict entry and one list slot per name and copied run of a
@@ -94,7 +94,7 @@ class Moved:
         return tuple(dict.fromkeys(p if p < durable else self._from[p][1] for p in to))
 
     def survey(self, segments: Iterable[int]) -> None:
-        """Somebody is about to learn where the runs in these segments are. Call it in the loop's thread, when the books
+        """A caller is about to learn where the runs in these segments are. Call it in the loop's thread, when the books
         are looked at: what is moved after that may be asked for under the place where it was."""
         self._surveyed.update(segments)
 

@@ -77,7 +77,7 @@ class Store:
         """Position up to which everything appended is on stable storage."""
         self.algorithms: dict[int, int] = {}
         self.doomed: set[str] = set()
-        """Files that a batch is to remove. Whoever makes one of them anew before that takes it out."""
+        """Files that a batch is to remove. Making one of them anew before that takes it out."""
         self.lock = threading.Lock()
         self._spares: list[tuple[str, int]] = []
         """(name, size); an extra large one may wait here after JournalFull."""
@@ -314,7 +314,7 @@ class Store:
             self.files.sync_dir(self.folder)
 
     def _remove_files(self, paths: list[str]) -> None:
-        """These, and what has been kept so far; unless somebody copies the folder, and there is room for it."""
+        """These, and what has been kept so far; unless the folder is being copied, and there is room for it."""
         # A removal that has to wait is repeated with each later batch. After a crash the files are orphans, and
         # removed.
         self._kept += paths

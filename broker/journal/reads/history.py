@@ -109,7 +109,7 @@ class History:
         return list(self._logs.lineage.get(slot, ()))
 
     def check(self, slot: int, offset: int, epoch: int) -> None:
-        """Is this where somebody may go on who has read up to there in `epoch` (0: he does not say)?
+        """Is this where a reader may go on that has read up to there in `epoch` (0: it does not say)?
 
         Right is the epoch of the item before (what he has read), or of the item itself (what a lineage names).
         Raises OffsetExpired | OffsetDiverged."""
@@ -170,7 +170,7 @@ class History:
         return Finder(self._store, [*plan, (0, self.ends)], ts), Ahead(numbers, self._store.durable, 0, 0)
 
     def remember(self, cursor: Cursor) -> None:
-        """Somebody will probably go on from there."""
+        """A reader will probably go on from there."""
         self.remember_at(cursor.slot, cursor.due, cursor.place)
 
     def remember_at(self, slot: int, offset: int, place: Place) -> None:

@@ -165,7 +165,7 @@ def scan(history: History, parts: dict[int, SlotPart]) -> Scan:
 
 
 def remember(history: History, scan: Scan) -> None:
-    """Somebody will probably go on where this has ended."""
+    """A reader will probably go on where this has ended."""
     for slot, part in scan.parts.items():
         if not part.cut:
             history.remember_at(slot, part.due, scan.place)

@@ -112,7 +112,7 @@ class Recovered:
         self._living = Living(books)
 
     def judge(self, *, clean: bool) -> None:
-        """Whoever has read more of the folder than its last segment knows better how it ended."""
+        """A scan that has read more of the folder than its last segment knows better how it ended."""
         self.clean = clean
 
     def runs(self) -> Iterator[tuple[RunRecord, Settled]]:

@@ -44,7 +44,7 @@ _ALIGN: Final = 4096
 
 Pace = Callable[[int], None]
 """Called between all steps, with the bytes copied since the last call: it may wait, or raise. WAIT: it shall wait a
-little, because somebody else is at work."""
+little, because other work goes on."""
 WAIT: Final = -1
 
 

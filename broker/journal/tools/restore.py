@@ -134,7 +134,7 @@ def _pieces(files: Files, path: str) -> Iterator[bytes]:
 
 
 def refuse_restored(files: Files, folder: str) -> None:
-    """For an owner of a cluster: the log of this folder went back in time, and the others believe that it did not.
+    """For an owner of a cluster: the log of this folder went back in time, and other owners believe that it did not.
 
     Raises JournalError."""
     if STATEMENT in files.listdir(folder):

@@ -50,7 +50,7 @@ class BodyUp:
 
     kept    all of it, so that it can be sent again; None: it cannot.
     opening   which one of its lane it was begun in.
-    lost    called with a body that shall be sent again, from its beginning, to whoever leads now."""
+    lost    called with a body that shall be sent again, from its beginning, to the leader of now."""
 
     __slots__ = (
         "_attempt",
@@ -297,7 +297,7 @@ class BodyDown:
     """link.port.BodyReader over a link.
 
     length   bytes of all of it.    received   of these.
-    lost     called with a body that shall go on with whoever leads now; None: that is not possible."""
+    lost     called with a body that shall go on with the leader of now; None: that is not possible."""
 
     __slots__ = ("_done", "_failed", "_parts", "_soon", "_wanted", "closed", "hub", "id", "length", "lost", "received")
 
@@ -333,7 +333,7 @@ class BodyDown:
 
     @property
     def wants(self) -> int:
-        """Bytes that somebody waits for."""
+        """Bytes that are waited for."""
         return self._wanted if self._done is not None else 0
 
     def data(self, piece: bytes) -> None:
@@ -510,7 +510,7 @@ def _why(body: pb.Body) -> str:
 
 
 def _moved(body: pb.Body) -> bool:
-    """Does whoever said so not lead the slot."""
+    """Does the owner that said so not lead the slot."""
     return body.fault == pb.Body.MOVED or body.failed == MOVED
 
 

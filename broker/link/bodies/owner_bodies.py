@@ -241,7 +241,7 @@ class OwnerBodies:
                 body.writer.abort()
 
     def sweep(self, served: Mapping[int, int]) -> None:
-        """Of slots that are led elsewhere now (`served`: epochs of the others) nothing will be published here."""
+        """Of slots that are led elsewhere now (`served`: epochs of the rest) nothing will be published here."""
         self._forget([blob for blob, body in self._stored.items() if served.get(body.slot) != body.epoch])
 
     def told(self, slot: int) -> None:

@@ -563,7 +563,7 @@ class ClusterPort:
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
     def _waited_for(self) -> Iterator[SlotChannel]:
-        """Slots that are not open, and for which somebody waits."""
+        """Slots that are not open, and for which a command or body waits."""
         for lane in list(self._lanes.values()) if not self._routes.closed else ():
             if not lane.opened and (lane.kept or lane.waiting or self._downloads.waits(lane.slot)):
                 yield lane

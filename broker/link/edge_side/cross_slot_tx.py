@@ -24,7 +24,7 @@ from .slot_channel import SlotChannel
 
 
 class DelayedTransactions:
-    """`active`: somebody waits; asked before anything else, because hardly ever anybody does.
+    """`active`: a session waits; asked before anything else, because hardly ever one does.
 
     starting   what a Transact waits for → the Transact: one at most, because its session asks for nothing more."""
 

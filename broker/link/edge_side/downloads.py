@@ -26,7 +26,7 @@ AGAIN_S = 0.05
 
 
 class Downloads:
-    """See the head of this file. watch: somebody waits for a slot that is not open."""
+    """See the head of this file. watch: a download waits for a slot that is not open."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Downloads:
         return body
 
     def arrived(self, consumer: int, message: int, outcome: Outcome = Outcome.ACK) -> None:
-        """The owner is to be told, whoever it is and as often as it takes."""
+        """The owner is to be told, whichever it is and as often as it takes."""
         known = self._consumers.get(consumer)
         if known is None or not known.confirms or not known.holds_body(message):
             return

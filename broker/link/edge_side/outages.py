@@ -24,7 +24,7 @@ LOOK_S = 1.0
 
 class Outages:
     """after_s        so long a slot may be without an owner.
-    waited_for()   the slots that are not open, and for which somebody waits.
+    waited_for()   the slots that are not open, and for which commands wait.
     down()         all that are not open.
     give_up(slot)  who waits for it has waited long enough."""
 
@@ -61,7 +61,7 @@ class Outages:
         )
 
     def watch(self) -> None:
-        """Somebody waits: has the slots without an owner looked at."""
+        """A command waits: has the slots without an owner looked at."""
         if not self._watching:
             self._watching = True
             self._began = self._clock.monotonic()

@@ -25,7 +25,7 @@ class Routes:
     """See the head of this file.
 
     make_link   a link to (owner id, address).
-    unserved   called when a slot is not open any more: whoever waits for it (a command, a body) does so with an end.
+    unserved   called when a slot is not open any more: what waits for it (a command, a body) does so with an end.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Routes:
         self._end_blocked(lane)
 
     def _end_blocked(self, lane: SlotChannel, passing: bool = False) -> None:
-        """Whoever leads it now says so itself when the next SEND comes; what the last one said is nobody's to end."""
+        """The leader of now says so itself when the next SEND comes; what the last one said only it could end."""
         for session, address, busy in lane.take_blocked(passing):
             self._telling.tell(AddressBlocked(session, lane.slot, address, False, busy))
 

@@ -39,7 +39,7 @@ class SlotChannel:
     live         commands may be sent: the slot has a stream, and nobody said that it is led elsewhere.
     opened       the owner has answered our Open: what comes from it is of this epoch.
     down_since   monotonic time since when it is not open; refusing: it has been so for too long.
-    shelved      why nobody shall lead it now, "" = somebody shall.
+    shelved      why no owner shall lead it now, "" = one shall.
     marked       a Barrier that tells when AUTO deliveries are settled is under way.
     openings     how often it was told all there is to know: to owners and on streams, one after another.
     rest         what must not be sent yet: it comes after `asked`, a large message that may be without its body where
@@ -83,7 +83,7 @@ class SlotChannel:
     # ── who leads it ───────────────────────────────────────────────────────────────────────────────
 
     def led_in(self, epoch: int) -> None:
-        """A newer epoch, whoever leads in it."""
+        """A newer epoch, whichever owner leads in it."""
         self.epoch = epoch
 
     def join(self, link: OwnerLink) -> None:
@@ -114,7 +114,7 @@ class SlotChannel:
         self.down_since = min(now, self.down_since + seconds)
 
     def shelve(self, why: str, now: float) -> None:
-        """Nobody shall lead it; with no reason: somebody shall again, and is waited for anew."""
+        """No owner shall lead it; with no reason: one shall again, and is waited for anew."""
         self.shelved = why
         if not why:
             self.refusing = False
@@ -177,7 +177,7 @@ class SlotChannel:
     # ── out ────────────────────────────────────────────────────────────────────────────────────────
 
     def send(self, command: LinkCommand, nbytes: int) -> None:
-        """To whoever leads it now, if somebody does."""
+        """To its leader of now, if there is one."""
         # Not lost: it is in `kept`, and the replay has it.
         if not self.live or self.link is None:
             return

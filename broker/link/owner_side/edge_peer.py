@@ -102,7 +102,7 @@ class EdgePeerUser(Protocol):
         ...
 
     def told(self, token: int, slot: int) -> bool:
-        """Has the edge of that token said all it knows of the slot to whoever leads it here now."""
+        """Has the edge of that token said all it knows of the slot since it is led here."""
         ...
 
 

@@ -16,7 +16,7 @@ from .edge_peer import EdgePeer
 
 
 class StreamUser(Protocol):
-    """Whoever has accepted it."""
+    """What has accepted it."""
 
     def on_message(self, end: EdgeStream, data: bytes) -> None: ...
     def on_closed(self, end: EdgeStream, why: Ended) -> None: ...

@@ -77,7 +77,7 @@ class Farewells:
             self._schedule(partial(self._go_on, token))
 
     def _end_some(self, token: int) -> None:
-        """The next sessions of that edge; the others soon."""
+        """The next sessions of that edge; the rest soon."""
         ends: list[Command] = []
         some = list(islice(self._ends[token], ENDED))
         for end in some:

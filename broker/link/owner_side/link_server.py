@@ -226,7 +226,7 @@ class LinkServer:
     # ── the shard ──────────────────────────────────────────────────────────────────────────────────
 
     def share(self, own: EffectListener) -> None:
-        """Somebody in this process asks the shard, too (numbers without a token): it hears what concerns it."""
+        """A part of this process asks the shard, too (numbers without a token): it hears what concerns it."""
         self._own = own
 
     def on_effects(self, effects: list[Effect]) -> None:

@@ -215,7 +215,7 @@ def _kept(resource: Resource) -> dict[str, Any]:
 
 
 def _not_accepted(resource: Resource) -> bool:
-    """Nothing is copied until somebody corrects it: a Secret that is gone makes no Job that fails."""
+    """Nothing is copied until the spec is corrected: a Secret that is gone makes no Job that fails."""
     return any(one["type"] == "Accepted" and one["status"] == "False" for one in resource.status.get("conditions", []))
 
 

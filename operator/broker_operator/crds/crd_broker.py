@@ -184,7 +184,7 @@ PATHS = ("log.audit_file",)
 
 
 def _log() -> Schema:
-    """Audit lines go to stdout at most: whoever writes this resource names no file of the pod."""
+    """Audit lines go to stdout at most: a user who writes this resource names no file of the pod."""
     schema = group_schema("log", ("audit_file_bytes", "audit_files_kept"))
     schema["properties"]["auditFile"] |= {"enum": ["", "-"]}
     return schema

@@ -39,7 +39,7 @@ ROTATION = f"{names.GROUP}/rotation"
 
 
 class Raced(BrokerError):
-    """Somebody else changed a key meanwhile; to be tried again."""
+    """Another writer changed a key meanwhile; to be tried again."""
 
 
 class EtcdReconciler:
@@ -111,7 +111,7 @@ class EtcdReconciler:
         assert cluster is not None
         key = cluster.keys.user(username)
         if spec.suspended:
-            # Whoever's it is: one of our name that was deleted may have left it a moment ago, or somebody has set it.
+            # Whatever set it: a resource of our name that was deleted may have left it a moment ago, or a user has.
             others = [key] if key in cluster.config else []
             drift = [f"the passcode of {username}"] if others and stands(resource, "Programmed") else []
             await self._write(resource, cluster, {}, b"", drift, others)
@@ -223,7 +223,7 @@ class EtcdReconciler:
         return cluster.keys.config + place not in cluster.marks.get(other.uid, ())
 
     def _not_owner(self, resource: Resource, spec: AddressSpec, cluster: Cluster) -> Condition | None:
-        """Somebody else's address; what becomes of its StompBroker has it looked at again."""
+        """Another resource's address; what becomes of its StompBroker has it looked at again."""
         if why := speaking.only_a_queue(spec):
             return Condition("Accepted", False, "Invalid", why)
         broker = self._world.broker_of(resource)
@@ -252,7 +252,7 @@ class EtcdReconciler:
         self, resource: Resource, cluster: Cluster, wanted: Mapping[str, bytes], marker: bytes, foreign: Sequence[str],
         others: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """foreign: what somebody else had done to the keys. others: keys that must go whoever has them."""
+        """foreign: what another writer had done to the keys. others: keys that must go whatever they belong to."""
         had = {*cluster.marks.get(resource.uid, ()), *others}
         found = entries.changes(
             cluster.keys, resource.uid, wanted, marker, cluster.config, cluster.managed, sorted(had)

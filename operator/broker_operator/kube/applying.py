@@ -43,14 +43,14 @@ _NOTHING = _Made({}, {}, 0)
 
 
 class Drift(NamedTuple):
-    """Somebody else had changed or deleted an object of ours. what: the foreign values, for people."""
+    """Another writer had changed or deleted an object of ours. what: the foreign values, for people."""
 
     id: Id
     what: str
 
 
 class Applier:
-    """`drifts`: how often somebody else had changed or deleted an object of ours."""
+    """`drifts`: how often another writer had changed or deleted an object of ours."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
@@ -60,15 +60,15 @@ class Applier:
         self.drifts = 0
 
     async def ensure(self, uid: str, wanted: list[Table], live: Live) -> AsyncIterator[Drift]:
-        """Makes the objects of the resource `uid` just these. Yields what somebody else had done to each once that is
-        undone, whatever becomes of the others. Raises Taken, KubeError."""
+        """Makes the objects of the resource `uid` just these. Yields what another writer had done to each once that is
+        undone, whatever becomes of the rest. Raises Taken, KubeError."""
         ids = set()
         for body in map(_stamped, wanted):
             id = id_of(body)
             ids.add(id)
             item = live[id.kind].get(id)
             if item is None:
-                # Informers see what has our label only: there may be one of somebody else.
+                # Informers see what has our label only: there may be one of another owner.
                 item = await self._kube.get(body["apiVersion"], *id)
             if drift := await self._one(id, uid, body, item):
                 self.drifts += 1
@@ -144,7 +144,7 @@ def _hash(item: Table) -> str:
 
 
 def _counted(body: Table, item: Table | None) -> Table:
-    """A Deployment whose number of pods is somebody else's keeps the one it has: a number that we have said before and
+    """A Deployment whose number of pods an autoscaler sets keeps the one it has: a number that we have said before and
     say no more would be taken out of it, and Kubernetes would make it 1. The API server refuses it (409) if it has
     another one by now."""
     if body["kind"] != "Deployment" or "replicas" in body["spec"] or item is None:

@@ -166,7 +166,7 @@ class Bundles:
             except KubeError as error:
                 said.append(str(error))
                 await self._tell(bundle, str(id_of(body)), str(error))
-                # What the rules refuse stays refused until somebody changes the text.
+                # What the rules refuse stays refused until the text is changed.
                 refused = None if error.refused and error.status != 403 else error
         ids = {id_of(body) for body in wanted}
         for id, resource in list(self._resources.items()):
@@ -223,7 +223,7 @@ class Bundles:
             )
 
     async def _vouched(self, meta: Table, data: Table) -> None:
-        """Raises BadBundle unless somebody who may write Secrets stands up for this text; KubeError."""
+        """Raises BadBundle unless a user who may write Secrets stands up for this text; KubeError."""
         secret = await self._kube.get("v1", "Secret", meta["namespace"], meta["name"])
         wanted = digest(data)
         try:

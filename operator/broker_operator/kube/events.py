@@ -24,7 +24,7 @@ EVERY_S = 60.0
 KEPT_S = 3600.0
 """API servers keep Events for an hour; what happens later is a new one."""
 MOST = 1000
-"""Causes that are remembered; of the others a repetition is a new Event."""
+"""Causes that are remembered; of further ones a repetition is a new Event."""
 TRIES = 3
 """A server that is overloaded for a moment loses no Event."""
 LONGEST = 1000

@@ -70,7 +70,7 @@ class KubeError(BrokerError):
 
     @property
     def refused(self) -> bool:
-        """It understood, and will say no again until somebody changes something: rules, rights, a quota."""
+        """It understood, and will say no again until something is changed: rules, rights, a quota."""
         return self.status in (400, 403, 422)
 
 
@@ -168,7 +168,7 @@ class Kube:
         return await self._write("POST", path, body, "application/json")
 
     async def replace(self, body: Table) -> Table:
-        """Raises KubeError (409: somebody else was first)."""
+        """Raises KubeError (409: another writer was first)."""
         meta = body["metadata"]
         path = path_of(body["apiVersion"], body["kind"], meta["namespace"], meta["name"])
         return await self._write("PUT", path, body, "application/json")

@@ -26,7 +26,7 @@ _API = "coordination.k8s.io/v1"
 
 
 class LeaseLost(BrokerError):
-    """Somebody else may be the operator now: this process must end."""
+    """Another process may be the operator now: this process must end."""
 
 
 class Lease:
@@ -43,7 +43,7 @@ class Lease:
         self.held = False
 
     async def acquire(self) -> None:
-        """Returns when we hold it; waits as long as somebody else does."""
+        """Returns when we hold it; waits as long as another process does."""
         seen, since = "", self._clock.monotonic()
         while True:
             self._renewed = self._clock.monotonic()
@@ -109,7 +109,7 @@ class Lease:
             log.info("lease: %s", error)
 
     async def _look(self) -> None:
-        """Somebody has changed it. If it is still ours, we go on with what is there. Raises KubeError, LeaseLost."""
+        """It was changed. If it is still ours, we go on with what is there. Raises KubeError, LeaseLost."""
         lease = await self._kube.get(_API, "Lease", self._namespace, self._name)
         if lease is None or lease["spec"].get("holderIdentity") != self._me:
             self.held = False

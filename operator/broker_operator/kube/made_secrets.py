@@ -164,7 +164,7 @@ class MadeSecrets:
         return _texts(await self._kube.get("v1", "Secret", self._namespace, name))
 
     async def _create(self, name: str, data: dict[str, str], notes: dict[str, str] | None = None) -> dict[str, str]:
-        """What is there then: somebody else may have been first."""
+        """What is there then: another operator may have been first."""
         labels = {
             "app.kubernetes.io/name": "stampede", "app.kubernetes.io/managed-by": FIELD_MANAGER,
             RELEASE: self._wanted.release,

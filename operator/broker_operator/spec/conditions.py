@@ -99,7 +99,7 @@ def paused(resource: Resource, now: float) -> float | None:
         return None
     until = seconds_of(text)
     if until is None:
-        return float("inf")  # anything else that somebody wrote there means: hands off
+        return float("inf")  # anything else that stands there means: hands off
     return until - now if until > now else None
 
 

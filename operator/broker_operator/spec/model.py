@@ -20,7 +20,7 @@ Table = dict[str, Any]
 
 
 def json_table(data: bytes | None) -> Table:
-    """What stands in a key in etcd; {} for none, and when somebody wrote nonsense there."""
+    """What stands in a key in etcd; {} for none, and when nonsense stands there."""
     try:
         found = json.loads(data or b"{}")
     except ValueError:

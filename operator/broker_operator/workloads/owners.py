@@ -89,7 +89,7 @@ def scaling(
 
 
 def at_least(broker: str, wanted: int, holding: Mapping[str, int]) -> int:
-    """Owners to begin with where there is no StatefulSet: those that keep something among them, whoever deleted it.
+    """Owners to begin with where there is no StatefulSet: those that keep something among them, whatever deleted it.
     Who is not wanted goes as ever, emptied before."""
     ordinals = [names.ordinal_of(broker, owner) for owner, copies in holding.items() if copies]
     return max(wanted, *(ordinal + 1 for ordinal in ordinals if ordinal is not None), 0)

@@ -234,9 +234,9 @@ def spread(selector: dict[str, str]) -> list[Table]:
 def disruption_budget(
     api_version: str, metadata: Table, selector: dict[str, str], most: int, unready_go: bool = False
 ) -> Table:
-    """unready_go: a pod that is not ready may be evicted whatever the others are. Not of owners: one that lacks one
+    """unready_go: a pod that is not ready may be evicted whatever the rest are. Not of owners: one that lacks one
     replica is not ready, and may have the last copy of another slot; none is when etcd has lost what it knew. Without
-    it the API server lets one that is never ready go as long as the others are."""
+    it the API server lets one that is never ready go as long as the rest are."""
     spec: dict[str, Any] = {"maxUnavailable": most, "selector": {"matchLabels": selector}}
     if unready_go:
         spec["unhealthyPodEvictionPolicy"] = "AlwaysAllow"

@@ -162,14 +162,14 @@ class Rebalancing:
             return None, None, None
         found, again = await self._plan(resource.id, spec, cluster, now.approved if now is not None else "")
         settings = _settings(spec)
-        # Owners do not begin more than max_moves, whoever asks for it, and the time told is the true one.
+        # Owners do not begin more than max_moves, whatever asks for it, and the time told is the true one.
         at_once = min(spec.owners.rebalance.moves_at_once, settings.max_moves)
         asked = resource.annotations.get(REBALANCE, "").strip()
         decided = decide(now, asked, at_once, found, settings.seed_bytes_per_s)
         if decided.write is not None:
             key = cluster.keys.rebalance
             if not await cluster.commit([(key, revision)], [Put(key, decided.write.encode())]):
-                return None, None, 1.0  # somebody else was first: its event has it looked at again
+                return None, None, 1.0  # another writer was first: its event has it looked at again
         return decided.condition, decided.fields, again
 
     async def _plan(self, id: Id, spec: BrokerSpec, cluster: Cluster, last: str) -> tuple[Proposal, float]:

@@ -356,7 +356,7 @@ async def _cordon(cluster: Cluster, step: Scaling) -> None:
 
 async def _keep_entries(resource: Resource, cluster: Cluster) -> None:
     """What its quotas and bridges say stands in etcd, where owners and edges follow it. Raises ConfigError for what
-    they would not take, Unmade where somebody else wrote at the same moment."""
+    they would not take, Unmade where another writer wrote at the same moment."""
     if not cluster.known:
         return  # all is looked at again when it is
     wanted = entries.of_quotas(resource, cluster.keys) | entries.of_bridges(resource, cluster.keys)

@@ -73,7 +73,7 @@ class Cluster:
         self.moved = 0
         """Grows with each change of owners, slots and cordons."""
         self.lost: list[str] = []
-        """Owners that are gone without having said that they end, for whoever tells people."""
+        """Owners that are gone without having said that they end, for the event that says so."""
         self._staying: set[str] = set()
         self.marks: dict[str, set[str]] = {}
         """uid of a resource → keys of `config` whose marker names it."""

@@ -48,7 +48,7 @@ class Ownership:
         return resource is not None and _operator_of(resource) == self._me
 
     def others(self, resource: Resource) -> bool:
-        """A resource that names a StompBroker which is not ours: whoever has that one looks after it."""
+        """A resource that names a StompBroker which is not ours: the operator that has that one looks after it."""
         broker = Id(BROKER, resource.id.namespace, resource.broker)
         return self._world.broker_of(resource) is not None and not self.holds(broker)
 

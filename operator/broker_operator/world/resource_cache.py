@@ -28,7 +28,7 @@ Claim = tuple[str, str, str]
 
 
 class ResourceCache:
-    """again(id): whoever shares a claim with a resource that has come, changed or gone, or waits for it. Told here, and
+    """again(id): what shares a claim with a resource that has come, changed or gone, or waits for it. Told here, and
     not by the informers: what we write ourselves is known here before its event, which then is no news."""
 
     def __init__(self, again: Callable[[Id], None]) -> None:
@@ -39,7 +39,7 @@ class ResourceCache:
         self.unusable: dict[Id, str] = {}
         """The same → why its etcd cannot even be asked."""
         self.metrics_tokens: dict[Id, str] = {}
-        """The same → what its owners are shown by whoever reads numbers (spec.scrapers.tokenSecretName)."""
+        """The same → what its owners are shown by scrapers (spec.scrapers.tokenSecretName)."""
         self.circles = Circles()
         self._claims: dict[Id, frozenset[Claim]] = {}
         self._claimants: dict[Claim, set[Id]] = {}

@@ -36,7 +36,7 @@ PROBE = {"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThres
 """Times of a probe; what it asks stays ours (an `exec` is a command)."""
 VARIABLES = {"GRPC_VERBOSITY", "GRPC_TRACE", "GRPC_DNS_RESOLVER", "STAMPEDE_MEMORY__LIMIT_BYTES", "STAMPEDE_LOG__LEVEL"}
 """Variables beside those of the resource's own settings. With any other one of ours (another etcd, another config file,
-another way to log in) the pod would be somebody else's broker, with our certificates; one that is not ours may make
+another way to log in) the pod would be another user's broker, with our certificates; one that is not ours may make
 Python or the linker load something else."""
 SECURITY = {"fsGroup", "fsGroupChangePolicy", "supplementalGroups"}
 

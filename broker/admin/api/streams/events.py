@@ -80,7 +80,7 @@ class Events:
         self._looking: asyncio.Task[None] | None = None
         self._known: dict[Key, LastAnswer] = {}
         self._fresh = asyncio.Event()
-        """Somebody has come who knows nothing yet."""
+        """A watcher has come that knows nothing yet."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Raises Problem; ends when the reader does, or may not any more."""
@@ -172,7 +172,7 @@ class Events:
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
-        """As long as somebody watches."""
+        """As long as there is a watcher."""
         loop = asyncio.get_running_loop()
         while self._streams:
             self._fresh.clear()
