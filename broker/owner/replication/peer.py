@@ -59,9 +59,8 @@ BRISK: Final = 4
 """but not beyond this one: within BROKEN_S there shall be an attempt or two."""
 MESSAGE_BYTES: Final = 256 * 1024
 """Of items in one Append; larger single items go alone."""
-MESSAGE_ITEMS: Final = 64
-"""In one Append: each costs the follower some 50 µs where it makes a queue, and all else there waits behind it, a ping
-too."""
+MESSAGE_ITEMS: Final = 256
+"""In one Append: each costs the follower some time, and a ping behind it waits."""
 WINDOW_BYTES: Final = 8 * 1024 * 1024
 """Sent and not acknowledged: above it a follower is given what it lacks later, from the log's tail."""
 PROMISE_SHARE: Final = 0.95

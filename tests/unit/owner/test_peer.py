@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from unittest.mock import Mock
-
 import pytest
 
 from broker.core.errors import Code
 from broker.owner.replication import peer as module
-from broker.owner.replication.peer import (
-    BRISK,
-    BROKEN_S,
-    DIAL_AGAIN_S,
-    FIRST_S,
-    MESSAGE_ITEMS,
-    REFUSALS,
-    STEADY_S,
-    Identity,
-    Peer,
-)
+from broker.owner.replication.peer import BRISK, BROKEN_S, DIAL_AGAIN_S, FIRST_S, REFUSALS, STEADY_S, Identity, Peer
 from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.stream import Ended, EndKind
 
@@ -36,7 +24,6 @@ class Line:
         self.dialled: list[float] = []
         self.aborted: list[str] = []
         self.lost: list[str] = []
-        self.appends: list[pb.Append] = []
         self.answers = True
         me = Identity("/test", "o0", "boot", 1)
         self.peer = Peer("o1", "o1:1", me, self, self, self, self.later, round(DEAD_S * 1000), 250)
@@ -72,10 +59,7 @@ class Line:
         return self
 
     def send(self, message: bytes) -> None:
-        told = pb.ToFollower.FromString(message)
-        if told.HasField("append"):
-            self.appends.append(told.append)
-        ping = told.ping
+        ping = pb.ToFollower.FromString(message).ping
         if ping and self.answers:
             end = self.ends[-1]
             self.later(0.001, lambda: end.on_message(pb.ToLeader(pong=ping).SerializeToString()))
@@ -93,8 +77,6 @@ class Line:
     def on_down(self, peer: Peer) -> None: ...
 
     def on_promise(self, peer: Peer) -> None: ...
-
-    def on_acked(self, peer: Peer, tracks: object) -> None: ...
 
     def on_lost(self, peer: Peer) -> None:
         self.lost.append(peer.lost)
@@ -269,18 +251,3 @@ def test_it_knows_since_when_nobody_answers(line):
     line.answers = True
     line.run(1)
     assert line.peer.missed == 0.0
-
-
-def test_what_gathered_behind_an_append_goes_in_several_that_take_the_follower_a_few_milliseconds_each(line):
-    """Queues made in 85 slots by one turn, and by those while the follower wrote: 256 items were a step of up to 17 ms
-    there, in which it neither led nor followed anything else."""
-    track = Mock(slot=3)
-    for lsn in range(1, 2 * MESSAGE_ITEMS + 3):
-        line.peer.put(track, lsn, b"item")
-        if lsn == 1:
-            line.peer.flush()
-    line.peer.flush()
-    assert [len(append.items) for append in line.appends] == [1, MESSAGE_ITEMS, MESSAGE_ITEMS], "the rest gathers"
-    line.ends[-1].on_message(pb.ToLeader(acked=line.appends[-1].seq).SerializeToString())
-    assert [len(append.items) for append in line.appends][3:] == [1]
-    assert MESSAGE_ITEMS <= 64
