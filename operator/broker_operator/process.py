@@ -270,9 +270,11 @@ class Operator:
             await self.keyed.sweep(Id(BROKER, id.namespace, id.name))
             return None
         if id.kind == BUNDLE:
-            for bundled in self._bundled:
-                if found := bundled.get(Id("ConfigMap", id.namespace, id.name)):
-                    await self.bundles.reconcile(found)
+            there = [found for one in self._bundled if (found := one.get(Id("ConfigMap", id.namespace, id.name)))]
+            for found in there:
+                await self.bundles.reconcile(found)
+            if not there:
+                self.bundles.forget(id.namespace, id.name)
             return None
         if id.kind == COSTS:
             broker = id._replace(kind=BROKER)

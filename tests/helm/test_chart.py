@@ -112,6 +112,12 @@ def test_what_an_uninstallation_takes_with_it(render, tmp_path):
         assert kinds and not any("annotations" in each["metadata"] for each in kinds)
 
 
+def test_the_values_of_a_release_before_it_are_enough(render):
+    """`--reuse-values`, as runbooks have it: what this chart added to its values is in none of them."""
+    made = render(HERE / "values" / "defaults.yaml", True, *NO_CRDS, "--set", "uninstall=null")
+    assert "name: shop-resources" in made.text and "whenDeleted" not in made.text, made.error
+
+
 def test_the_archive_is_restricted_too_and_sees_no_key(render):
     (job,) = [each for each in documents(render(HERE / "values" / "archive.yaml", True, *NO_CRDS).text)
               if each["kind"] == "CronJob"]  # fmt: skip

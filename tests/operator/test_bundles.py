@@ -54,13 +54,14 @@ class Server:
         self.data: dict[str, str] = {}
         self.notes: list[dict[str, str | None]] = []
         self.refuses = 0
+        self.why = "spec.name is missing"
 
     async def get(self, *_: str) -> dict[str, Any]:
         return {"data": {bundles.DIGEST: b64encode(digest(self.data).encode()).decode()}}
 
     async def apply(self, body: dict[str, Any]) -> dict[str, Any]:
         if self.refuses:
-            raise KubeError(self.refuses, "spec.name is missing")
+            raise KubeError(self.refuses, self.why)
         self.applied.append(body["metadata"]["name"])
         return {**body, "metadata": {**body["metadata"], "uid": "1", "resourceVersion": "7"}}
 
@@ -125,3 +126,46 @@ async def test_what_became_of_a_bundle_stands_on_it():
     with pytest.raises(BadBundle):
         await Bundles(server, server, {}).reconcile(found)  # type: ignore[arg-type]
     assert "nobody vouches" in (server.notes[3][bundles.REFUSED] or "")
+
+
+async def test_a_refusal_that_says_something_else_each_time_is_written_once():
+    """A webhook with the request's id in its text: what was written is an event of the ConfigMap, which was taken
+    again, and refused with another text, and written again, for ever."""
+    server, found = Server(), bundle(a=GOOD)
+    server.data, server.refuses = found["data"], 422
+    ours = Bundles(server, server, {})  # type: ignore[arg-type]
+    for n in range(3):
+        server.why = f"denied the request {n}"
+        await ours.reconcile(found)
+        found["metadata"]["annotations"] = server.notes[-1]
+    assert server.notes == [{bundles.DONE: None, bundles.REFUSED: "denied the request 0"}]
+    for status in (409, 500, 429):  # what is tried again says nothing new
+        server.refuses = status
+        with pytest.raises(KubeError):
+            await ours.reconcile(found)
+    assert len(server.notes) == 1
+    found["metadata"]["annotations"], server.refuses = {}, 422
+    await ours.reconcile(found)
+    assert len(server.notes) == 2, "somebody took it away"
+    found["metadata"]["annotations"] = server.notes[-1]
+    found["data"] = server.data = bundle(a={**GOOD, "spec": {"name": "b"}})["data"]
+    server.why = "another text is refused"
+    await ours.reconcile(found)
+    assert server.notes[2][bundles.REFUSED] == "another text is refused"
+    found["metadata"]["annotations"] = server.notes[-1]
+    server.refuses, server.why = 403, "no rights"
+    with pytest.raises(KubeError):
+        await ours.reconcile(found)
+    assert len(server.notes) == 4, "another refusal; rights may come, so it is tried again"
+
+
+async def test_what_is_only_to_be_tried_again_is_no_refusal_and_not_done():
+    server, found = Server(), bundle(a=GOOD)
+    server.data, server.refuses = found["data"], 500
+    ours = Bundles(server, server, {})  # type: ignore[arg-type]
+    with pytest.raises(KubeError):
+        await ours.reconcile(found)
+    assert server.notes == []
+    server.refuses = 0
+    await ours.reconcile(found)
+    assert server.notes == [{bundles.DONE: digest(found["data"]), bundles.REFUSED: None}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from broker_operator.kube.kube import KubeError
 from broker_operator.spec.model import BrokerSpec
 from broker_operator.spec.names import BROKER
 from broker_operator.workloads.disks import Disks, outgrown
@@ -151,3 +152,32 @@ async def test_claims_go_with_the_broker_where_that_is_wanted(bench):
     bench.server.writes.clear()
     await bench.workloads.broker(bench.put(BROKER, **storage(whenDeleted="Retain")))
     assert bench.server.writes == [f"data-stomp-owner-{n} goes with {['Other'] if n == 1 else []}" for n in range(3)]
+
+
+async def test_a_claim_that_is_smaller_than_its_template_is_left_alone_while_nobody_asks_for_more(bench):
+    """A volume that an administrator made by hand, of a class that cannot grow: the whole StompBroker was refused."""
+    await bench.workloads.broker(bench.put(BROKER))
+    bench.server.claims = ["5Gi"] * 3
+    bench.server.refuses = {"PersistentVolumeClaim": 403}
+    await bench.workloads.broker(bench.put(BROKER))
+    assert bench.statuses.condition("Accepted")[:2] == ("True", "Accepted")
+    await bench.workloads.broker(bench.put(BROKER, **storage(size="20Gi")))
+    assert bench.statuses.condition("Accepted")[:2] == ("False", "Refused"), "now somebody does"
+
+
+@pytest.mark.parametrize("status", [409, 403])
+async def test_a_claim_that_takes_no_change_keeps_the_others_from_none(bench, status):
+    """One that another client was just changing, and no claim behind it grew or went with the StompBroker."""
+    merge = bench.server.merge
+
+    async def merging(api_version: str, kind: str, namespace: str, name: str, patch: Table) -> Table:
+        if name == "data-stomp-owner-0":
+            raise KubeError(status, "no")
+        return await merge(api_version, kind, namespace, name, patch)
+
+    bench.server.claims, bench.server.merge = ["10Gi"] * 3, merging
+    broker = bench.put(BROKER, **storage(size="20Gi", whenDeleted="Delete"))
+    live = {"spec": {"replicas": 3}, "status": {"replicas": 3}}
+    with pytest.raises(KubeError):
+        await Disks(bench.server).settle(broker, broker.spec(BrokerSpec), live, Scaling(3), None)
+    assert len(bench.server.writes) == 4

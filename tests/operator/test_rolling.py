@@ -108,6 +108,20 @@ def test_one_that_went_for_the_new_template_comes_back_with_it():
     assert next_of(pod(0), pod(1), above, at=1) == Roll(2, "b-owner-2 is not ready"), "it has not gone yet"
 
 
+def test_one_that_went_comes_back_with_the_new_template_when_another_goes_meanwhile():
+    """owner-2, of the new template already, is evicted while owner-1 is replaced: the partition went up above that."""
+    waits, ending = "b-owner-2 is not ready", pod(1)
+    ending["metadata"]["deletionTimestamp"] = rfc3339(NOW)
+    assert next_of(pod(0), at=1) == Roll(1, waits)
+    assert next_of(pod(0), ending, at=1) == Roll(1, waits)
+    assert next_of(pod(0), pod(1), at=1) == Roll(2, waits), "it serves, and may not go while another is away"
+    assert next_of(pod(0), pod(2, "r2"), at=1, replicas=4) == Roll(1, "b-owner-3 is not ready")
+    assert next_of(pod(0), pod(1), at=0) == Roll(2, waits), "no partition: an operator before this one"
+    dead = [pod(n, ready=False, ago=PATIENCE_S) for n in range(2)]
+    assert next_of(*dead, at=0) == Roll(0, waits), "all were broken, and go on going at once"
+    assert next_of(pod(0), dead[1], at=0) == Roll(1, waits), "but not one that serves again"
+
+
 @pytest.mark.parametrize("runs", [True, False])
 def test_a_broken_one_goes_at_once_and_is_not_waited_for(runs: bool):
     """A bad template, and the better one that mends it."""

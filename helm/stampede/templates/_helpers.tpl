@@ -196,7 +196,7 @@ imagePullSecrets:
 {{- with include "stampede.metricsSecret" . }}{{ $_ := set $scrapers "tokenSecretName" . }}{{ end -}}
 {{- $_ := set $spec "scrapers" $scrapers -}}
 {{- if .Values.operator.readNodes }}{{ $_ := set $spec "zonesFromNodes" true }}{{ end -}}
-{{- if .Values.uninstall.deleteClaims }}{{ $_ := set $spec "owners" (dict "storage" (dict "whenDeleted" "Delete")) }}{{ end -}}
+{{- if (default dict .Values.uninstall).deleteClaims }}{{ $_ := set $spec "owners" (dict "storage" (dict "whenDeleted" "Delete")) }}{{ end -}}
 {{- mergeOverwrite $spec (deepCopy .Values.broker.spec) | toYaml -}}
 {{- end -}}
 
@@ -279,8 +279,8 @@ runbook: docs/runbooks/{{ .alert }}.md
 {{ toYaml $wanted }}
 {{- end -}}
 
-{{/* What the operator is to make where there is none (operator/broker_operator/kube/made_secrets.py). */}}
-{{/* What the operator is to make (gitOps), else what it is to renew: the certificates that Helm made; "": nothing. */}}
+{{/* What the operator is to make where there is none (gitOps), else what it is to renew: the certificates that Helm made; "":
+nothing (operator/broker_operator/kube/made_secrets.py). */}}
 {{- define "stampede.madeSecrets" -}}
 {{- $certificates := list -}}
 {{- range include "stampede.signed" . | fromYamlArray }}{{ $certificates = append $certificates (dict "secret" .secret "names" .names) }}{{ end -}}

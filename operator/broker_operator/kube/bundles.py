@@ -15,7 +15,8 @@ ConfigMap it is and of which image that operator is (annotations): the old one w
 before it looks at anything else.
 
 What became of it stands in two annotations of the ConfigMap, which has no status: the digest of the data that was
-applied as a whole, and what was refused.
+applied as a whole, and what was refused. What is only tried again does not stand there, and another text of the same
+refusal is not written: each of our writes is an event of the ConfigMap, upon which it is applied again.
 
 Rule: a resource is applied when it is not there or its text in the ConfigMap has changed, so that what a person changed
 meanwhile (`kubectl scale`) stays until then. Nothing but our own kinds in the ConfigMap's own namespace.
@@ -135,6 +136,8 @@ class Bundles:
         self._image = image
         self._applied: dict[Id, int] = {}
         """What we have applied, by its version then: our watch may not have told of it yet."""
+        self._noted: dict[tuple[str, str], tuple[str, frozenset[str]]] = {}
+        """What we have written of which data: digest, and what was refused without the texts."""
         self._kube = kube
         self._events = events
         self._resources = resources
@@ -144,38 +147,45 @@ class Bundles:
         meta = bundle["metadata"]
         if "deletionTimestamp" in meta or await self._others(bundle):
             return
-        refused: KubeError | None = None
-        said: list[str] = []
+        again: KubeError | None = None
+        said: dict[str, str] = {}
         await self._counts_here(bundle)
         try:
             await self._vouched(meta, bundle.get("data") or {})
             wanted = resources_of(bundle)
         except BadBundle as error:
             await self._tell(bundle, "", str(error))
-            await self._note(bundle, [str(error)])
+            await self._note(bundle, {str(error): str(error)})
             raise
         for body in missing(wanted, self._resources):
             found = self._resources.get(id_of(body))
             if found is not None and controller_of(found.raw) != meta["uid"]:
                 why = f"{found.id} was not made from this ConfigMap and is left alone: give one of the two another name"
-                said.append(why)
+                said[str(found.id)] = why
                 await self._tell(bundle, str(found.id), why)
                 continue
             try:
                 self._applied[id_of(body)] = version_of(await self._kube.apply(body))
             except KubeError as error:
-                said.append(str(error))
                 await self._tell(bundle, str(id_of(body)), str(error))
+                if error.refused:
+                    said[f"{id_of(body)} {error.status}"] = str(error)
                 # What the rules refuse stays refused until the text is changed.
-                refused = None if error.refused and error.status != 403 else error
+                if not error.refused or (error.status == 403 and again is None):
+                    again = error
         ids = {id_of(body) for body in wanted}
         for id, resource in list(self._resources.items()):
             if controller_of(resource.raw) == meta["uid"] and id not in ids and not resource.leaving:
                 log.info("%s is not in ConfigMap %s any more", id, meta["name"])
                 await self._kube.delete(resource.raw)
-        await self._note(bundle, said)
-        if refused is not None:
-            raise refused
+        if again is None or again.refused:
+            await self._note(bundle, said)
+        if again is not None:
+            raise again
+
+    def forget(self, namespace: str, name: str) -> None:
+        """There is no such ConfigMap any more."""
+        self._noted.pop((namespace, name), None)
 
     def outdated(self, resource: Resource) -> bool:
         """We have applied a newer text of it, of which we are about to hear."""
@@ -209,18 +219,18 @@ class Bundles:
         await self._tell(bundle, "", why)
         raise BadBundle(why)
 
-    async def _note(self, bundle: Table, refused: list[str]) -> None:
-        """Whoever made the ConfigMap sees what became of it, and can wait for that. Raises KubeError."""
+    async def _note(self, bundle: Table, refused: Mapping[str, str]) -> None:
+        """The ConfigMap's author sees what became of it, and can wait for that. refused: what makes it another
+        refusal → its text. Raises KubeError."""
         meta = bundle["metadata"]
         notes = meta.get("annotations") or {}
-        wanted = {
-            DONE: None if refused else digest(bundle.get("data") or {}),
-            REFUSED: "; ".join(refused)[:LONGEST] or None,
-        }
-        if any(notes.get(name) != text for name, text in wanted.items()):
-            await self._kube.merge(
-                "v1", "ConfigMap", meta["namespace"], meta["name"], {"metadata": {"annotations": wanted}}
-            )
+        of = digest(bundle.get("data") or {})
+        wanted = {DONE: None if refused else of, REFUSED: "; ".join(refused.values())[:LONGEST] or None}
+        place, noted = (meta["namespace"], meta["name"]), (of, frozenset(refused))
+        stands = notes.get(DONE) == wanted[DONE] and bool(notes.get(REFUSED)) == bool(refused)
+        if not stands or (self._noted.get(place) != noted and notes.get(REFUSED) != wanted[REFUSED]):
+            await self._kube.merge("v1", "ConfigMap", *place, {"metadata": {"annotations": wanted}})
+        self._noted[place] = noted
 
     async def _vouched(self, meta: Table, data: Table) -> None:
         """Raises BadBundle unless a user who may write Secrets stands up for this text; KubeError."""

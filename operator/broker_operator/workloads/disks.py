@@ -15,7 +15,7 @@ from collections.abc import Collection
 from ..kube.kube import Kube, KubeError
 from ..spec import names
 from ..spec.conditions import Condition
-from ..spec.model import BrokerSpec, Resource, Table
+from ..spec.model import BrokerSpec, Resource, Storage, Table
 from . import owners
 from .owners import Scaling
 
@@ -41,6 +41,7 @@ class Disks:
         selector = ",".join(f"{key}={value}" for key, value in names.selector(name, "owner").items())
         answer = await self._kube.read_list("v1", "PersistentVolumeClaim", resource.id.namespace, selector)
         elsewhere: dict[str, str] = {}
+        failed: KubeError | None = None
         for claim in answer["items"]:
             claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
             claim_name = claim["metadata"]["name"]
@@ -51,12 +52,20 @@ class Disks:
                 log.info("claim %s of a removed owner is deleted", claim_name)
                 await self._kube.delete(claim)
                 continue
-            await self._go_with(resource, claim, storage.when_deleted == "Delete")
             there = claim["spec"].get("storageClassName", "")
             if named := storage.storage_class_name not in ("", there) and ordinal < spec.owners.replicas:
                 elsewhere[claim_name] = there
-            if owners.quantity(claim["spec"]["resources"]["requests"]["storage"]) < size:
-                await self._grow(claim, storage.size, leaves=named)
+            small = owners.quantity(claim["spec"]["resources"]["requests"]["storage"]) < size
+            try:
+                await self._go_with(resource, claim, storage.when_deleted == "Delete")
+                if small and _asks(live, storage):
+                    await self._grow(claim, storage.size, leaves=named)
+            except KubeError as error:
+                if not (error.refused or error.status == 409):
+                    raise
+                failed = failed or error  # this claim takes no change; the others may
+        if failed is not None:
+            raise failed
         return _placed(storage.storage_class_name, elsewhere) if storage.storage_class_name else None
 
     async def _go_with(self, resource: Resource, claim: Table, goes: bool) -> None:
@@ -91,6 +100,12 @@ def outgrown(spec: BrokerSpec, live: Table | None, step: Scaling) -> bool:
     there = int(live["spec"].get("replicas", spec.owners.replicas))
     at_rest = not step.reason and step.replicas == spec.owners.replicas == there
     return at_rest and _template(live).get("storageClassName", "") != spec.owners.storage.storage_class_name
+
+
+def _asks(live: Table, storage: Storage) -> bool:
+    """The spec asks for more than claims are made with, or for another class. Else it was made by hand."""
+    made = _template(live).get("resources", {}).get("requests", {}).get("storage")
+    return bool(storage.storage_class_name) or not made or owners.quantity(made) < owners.quantity(storage.size)
 
 
 def _template(live: Table) -> Table:

@@ -21,7 +21,7 @@ one. No wait is for ever: what has not come after PATIENCE_S is not waited for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ..spec import names
@@ -78,7 +78,8 @@ def step(broker: str, live: Table, pods: Sequence[Table], unsettled: str, began:
     away = following not in there
     if at <= following and (away or _ending(there[following])):
         # It went for the new template. With the partition above it again it would come back as it was.
-        return Roll(following, f"{names.owner_pod(broker, following)} is not ready")
+        went = _lowest_gone(there, range(at, following + 1), set(old) - broken, new)
+        return Roll(went, f"{names.owner_pod(broker, following)} is not ready")
     if waits := _unready(broker, there, range(following + 1, replicas)):
         return Roll(following + 1, waits)
     if following in broken:
@@ -90,6 +91,19 @@ def step(broker: str, live: Table, pods: Sequence[Table], unsettled: str, began:
     if waits and now - last < PATIENCE_S:
         return Roll(following + 1, waits)
     return Roll(following)
+
+
+def _lowest_gone(there: Mapping[int, Table], ordinals: Sequence[int], serving: Collection[int], new: str) -> int:
+    """The lowest one that is gone for the new template, or may go as it serves no client, with none of the old one
+    (serving) between it and the top: that one would be taken while another is away."""
+    lowest = ordinals[-1]
+    for n in reversed(ordinals):
+        gone = n not in there or _ending(there[n])
+        if n in serving and not gone:
+            break
+        if gone or there[n]["metadata"]["labels"].get(REVISION) != new:
+            lowest = n
+    return lowest
 
 
 def _looked_at(live: Table) -> bool:
