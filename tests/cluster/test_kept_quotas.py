@@ -71,7 +71,7 @@ def test_queues_count_over_all_owners_those_of_a_transaction_too(limited: Cluste
 
 def test_bytes_are_refused_by_each_edge_and_by_who_leads_next_until_the_limit_has_gone(limited: Cluster) -> None:
     limited.cluster("quotas", "set", USER, "max_bytes=200000")
-    full, body = "has 200000 bytes in the queues he has made at most", b"x" * 60_000
+    full, body = "user:anonymous has 200000 bytes in the queues he has made at most", b"x" * 60_000
     names = [next(led_by(limited, owner, "kept.bytes")) for owner in limited.owners]
     for edge in (0, 1):
         until_told(limited, "", names[0], edge)

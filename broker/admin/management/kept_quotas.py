@@ -4,7 +4,8 @@
                                 the durable subscriptions of each who was here and has a limit
     the sum                     to the quotas of this process, and of its edge processes where it has some
     with the next question      to all owners: users whose queues hold as much as they may. Owners refuse what is sent
-                                there, whichever client sends it, at whatever edge
+                                there, whichever client sends it, at whatever edge. An edge that has never had a whole
+                                answer says nothing of it, or its start would have owners forget what others told
 
 So a limit is of the whole cluster, with and without Redis, and may be passed by what is made or sent within about a
 second, or two where owners refuse.
@@ -17,9 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Final, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
+from typing import Any, Final, Protocol
 
 from broker.seams.clock import Clock
 
@@ -50,8 +51,8 @@ class KeptCounting(Protocol):
         ...
 
     @property
-    def full_makers(self) -> Mapping[str, str]:
-        """Users whose queues may keep no more, and why: for people."""
+    def full_makers(self) -> Collection[str]:
+        """Users whose queues may keep no more."""
         ...
 
     def counted_users(self) -> Sequence[str]: ...
@@ -80,6 +81,8 @@ class KeptQuotas:
         self._fronts = fronts
         self._apart = apart
         self._told: set[str] = set()
+        self._heard = False
+        """Is it known who is full: was there a whole answer since anything is limited."""
         self._took = 0.0
         """Seconds that the last look took."""
         self._task: asyncio.Task[None] | None = None
@@ -100,6 +103,8 @@ class KeptQuotas:
                     await self.look()
                 except Exception:
                     log.exception("asking owners for what edge.quotas limits: internal error")
+            else:
+                self._heard = False
             self._took = self._clock.monotonic() - began
             await asyncio.sleep(self._pause)
 
@@ -110,7 +115,9 @@ class KeptQuotas:
     async def look(self) -> None:
         """Once."""
         fronts = await self._fronts_of(await self._users())
-        question = {"kind": "kept", "fronts": fronts, "full": self._full(), "holds": HOLDS * self._pause}
+        question: dict[str, Any] = {"kind": "kept", "fronts": fronts}
+        if self._heard:
+            question |= {"full": self._full(), "holds": HOLDS * self._pause}
         answers, missing = await self._owners.ask(question)
         if missing:
             who = ", ".join(sorted(each.owner for each in missing)[:5])
@@ -130,17 +137,19 @@ class KeptQuotas:
                     await asyncio.sleep(0)
         for _ in self._counting.keeps(sums):
             await asyncio.sleep(0)
+        self._heard = True
         if self._apart is not None:
             self._apart.keeps(sums)
 
-    def _full(self) -> dict[str, str]:
+    def _full(self) -> list[str]:
         full = self._counting.full_makers
         if len(full) > MOST_FULL:
             told = f"the queues of {len(full)} users hold as much as edge.quotas says; {MOST_FULL} get no more"
             self._warn("full", told)
         else:
             self._told.discard("full")
-        return dict(islice(full.items(), MOST_FULL))
+        # By name, or each edge would choose others among as many as owners answer in whatever order.
+        return nsmallest(MOST_FULL, full)
 
     async def _users(self) -> Sequence[str]:
         users = set(self._counting.counted_users())

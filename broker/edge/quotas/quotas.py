@@ -20,7 +20,7 @@ sessions, nor how edges talk to each other.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -112,12 +112,9 @@ class QuotaEntry:
             f'{has} {words} at most, and there are {kept} (edge.quotas."{self.name}".{KEPT[what]}); {_KEPT_FIXES[what]}'
         )
 
-    def full(self, who: str, kept: Sequence[int]) -> str:
-        """The same of the queues that this user has made; empty: more may come in."""
-        for what in _OF_MAKERS:
-            if 0 <= self.kept_limits[what] <= kept[what]:
-                return self.too_much(who, what, kept[what])
-        return ""
+    def full(self, kept: Sequence[int]) -> KeptResource | None:
+        """Of what there is as much as may be in the queues that a user has made; None: more may come in."""
+        return next((what for what in _OF_MAKERS if 0 <= self.kept_limits[what] <= kept[what]), None)
 
     def follow(self, before: QuotaEntry) -> None:
         """Counters go on."""
@@ -248,6 +245,13 @@ class Usage:
         """Why what it asked for last was not made; None: not for a quota."""
         return self._withheld[0].kept_refusal(self._withheld[1]) if self._withheld is not None else None
 
+    def own_full(self) -> str:
+        """Why nobody sends to the queues that its user has made; empty: that is not so."""
+        for account in self.accounts:
+            if account.maker and (what := account.entry.full(kept := self._quotas.kept_of(account.who))) is not None:
+                return account.entry.too_much(account.who, what, kept[what])
+        return ""
+
     # ── what connections use ───────────────────────────────────────────────────────────────────────
 
     def check(self, what: Resource, count: int = 1) -> None:
@@ -333,8 +337,8 @@ class Quotas:
     def __init__(self, table: Mapping[str, Mapping[str, Any]]) -> None:
         self.accounts: dict[str, Account] = {}
         self._kept: Mapping[str, Sequence[int]] = {}
-        self.full_makers: Mapping[str, str] = {}
-        """Users whose queues hold as much as they may, and what whoever sends there is told: owners refuse it."""
+        self.full_makers: Collection[str] = frozenset()
+        """Users whose queues hold as much as they may: owners refuse what is sent there."""
         self._users: dict[str, None] = {}
         """Who was here, who came longest ago first."""
         self.edges, self._rank = 1, 0
@@ -411,15 +415,15 @@ class Quotas:
         steps; what is said meanwhile is of before, or of now."""
         self._kept = kept
         sums: dict[QuotaEntry, list[int]] = {}
-        full: dict[str, str] = {}
+        full: set[str] = set()
         for seen, (who, counts) in enumerate(kept.items(), 1):
             kind, _, name = who.partition(":")
             if (found := self._entry(kind, name)) is not None:
                 had = sums.get(found) or sums.setdefault(found, [0] * len(KEPT))
                 for at, more in enumerate(counts):
                     had[at] += more
-                if kind == "user" and (why := found.full(who, counts)):
-                    full[name] = why
+                if kind == "user" and found.full(counts) is not None:
+                    full.add(name)
             if not seen % PIECE:
                 yield
         for entry in self._entries.values():

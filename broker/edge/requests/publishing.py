@@ -12,7 +12,7 @@ from typing import Protocol
 
 from broker.core.address import RECURRING, Routing
 from broker.core.commands import Barrier, Publish, Settle, Transact
-from broker.core.creation import Creation, maker_of
+from broker.core.creation import Creation
 from broker.core.errors import Code, RefusedError
 from broker.core.management import ManagementRequest, ReplyTo
 from broker.core.message import BLOB, DURABLE, NO_IDS, TEXT, Blob, Run
@@ -174,8 +174,9 @@ class Publisher:
         run = Run(NO_IDS, b"", [record], len(record), route.flags | head.flags | DURABLE, route.priority)
         self._session.use(route.slot)
         place = RECURRING + route.address
-        maker = maker_of(self._create)
-        publish = Publish(route.slot, self._session.id, 0, place, Routing.ANYCAST, run, None, maker or True)
+        # The place is of all who schedule for that address, so it is nobody's: for whom it may make something when it
+        # is time stands in the line.
+        publish = Publish(route.slot, self._session.id, 0, place, Routing.ANYCAST, run, None, True)
         self._times(publish, route)
         return publish
 

@@ -36,7 +36,7 @@ from ..transport.tcp import peer_host
 from . import audit_trail
 from .blocked_sends import BlockedSends
 from .client_notices import endings, filled, notice, temporary
-from .not_made import not_made
+from .not_made import full_queue, not_made
 from .open_errors import to_be_told
 from .outbound import Outbound
 from .parts import EdgeServices, ReadingHalf
@@ -321,6 +321,8 @@ class Session(SessionIdentity):
         if code is Code.NOT_ALLOWED:
             told = not_made(self.usage, self.rights, self.principal, detail, self.edge.counters.deny)
             code, detail = told.code, told.detail
+        elif code is Code.QUOTA:
+            detail = full_queue(self.usage, detail)
         if not seq:
             self.fail(code, detail, at_once=self.leaving)
             return

@@ -162,8 +162,7 @@ def bind(slot: Slot, queue: Queue) -> None:
     if address is None:
         address = slot.addresses[queue.address] = Address(queue.address)
         address.obey(slot.rulebook(queue.address))
-    address.queues[queue.name] = queue
-    (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).append(queue)
+    address.came(queue)
     slot.filter_came(queue)
     if queue.routing is Routing.MULTICAST:
         if address.filters is not None:
@@ -205,6 +204,7 @@ def select(slot: Slot, queue: Queue, selector: str | None, known: bool = False) 
             address.filter()
         if patterns is not None:
             patterns.bind(queue)
+        address.note(queue)
     find_rules(slot, address)
 
 
@@ -219,10 +219,9 @@ def find_rules(slot: Slot, address: Address) -> None:
     """Settings, or filters of queues, have changed."""
     address.obey(slot.rulebook(address.name))
     if address.rules is None:
-        queues = address.queues.values()
-        if address.filters or any(queue.selective() for queue in queues):
+        if address.selective:
             address.obey(Rules(slot.match(address.name)))
-        elif any(queue.counted() for queue in queues):
+        elif address.counted:
             address.obey(OWNED)
 
 
@@ -256,8 +255,7 @@ def unbind(slot: Slot, queue: Queue) -> None:
     if queue.latency is not None and slot.budget.latencies is not None:
         slot.budget.latencies.gone(slot.number, queue.address, queue.name)
     address = slot.addresses[queue.address]
-    del address.queues[queue.name]
-    (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).remove(queue)
+    address.went(queue)
     slot.filter_goes(queue)
     if address.filters is not None and queue.routing is Routing.MULTICAST:
         address.filters.remove(queue)

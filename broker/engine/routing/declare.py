@@ -102,6 +102,8 @@ def _renewed(slot: Slot, queue: Queue) -> None:
     slot.touched[queue] = None
     if not queue.hidden:
         queue.configure(slot.declarations.settings(queue.address, queue.name))
+        if (address := slot.addresses[queue.address]).note(queue):
+            find_rules(slot, address)
         choosy_consumers.configure(queue)
         queue.equip()
         if queue.auto_created:

@@ -5,7 +5,7 @@ Rule: counts and an account; who makes a queue or frees memory decides elsewhere
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from broker.core.memory import NEVER, Memory
 from broker.core.message import Run
@@ -21,7 +21,7 @@ class Budget:
     """What all slots of a process share: how many queues there may be and are, and the account of its memory.
 
     latencies   whose messages are timed; None: nobody's.
-    full_makers   users whose queues nobody may send to for now, and what he is told (makers.py).
+    full_makers   users whose queues nobody may send to for now (makers.py).
     room   bytes that a queue may keep in memory at present, if that is less than its setting.
     graves   runs of queues that are gone: to free 100,000 of them at once takes 30 ms."""
 
@@ -34,7 +34,7 @@ class Budget:
         self.memory = memory or Memory()
         self.room = NEVER
         self.graves: list[list[Run]] = []
-        self.full_makers: Mapping[str, str] = {}
+        self.full_makers: frozenset[str] = frozenset()
 
     def queue_made(self) -> None:
         """There is one more."""
@@ -48,9 +48,9 @@ class Budget:
     def metrics(self) -> Iterable[Metric]:
         return () if self.latencies is None else self.latencies.metrics()
 
-    def fill_makers(self, users: Mapping[str, str]) -> None:
+    def fill_makers(self, users: Iterable[str]) -> None:
         """They alone may keep no more."""
-        self.full_makers = users
+        self.full_makers = frozenset(users)
 
     def queue_gone(self) -> None:
         """There is one less."""

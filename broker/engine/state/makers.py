@@ -20,7 +20,8 @@ from .slot_address import Address
 
 
 def check(slot: Slot, address: Address | None, command: Publish) -> None:
-    """Raises RefusedError(QUOTA) with the text of the edge that has told it: it knows the entry and the sum."""
+    """Raises RefusedError(QUOTA). Neither who has made the queue nor how much he has is for everybody who sends there;
+    what is his own the edge adds (session/not_made.py)."""
     full = slot.budget.full_makers
     # Session 0 is the broker itself; a part of a transaction has been asked with all others.
     if not full or address is None or not command.session or command.atomic:
@@ -33,4 +34,8 @@ def check(slot: Slot, address: Address | None, command: Publish) -> None:
     for queue in queues:
         if queue.maker in full:
             slot.counters.add("refused_quota", len(command.run.records))
-            raise RefusedError(Code.QUOTA, full[queue.maker])
+            raise RefusedError(
+                Code.QUOTA,
+                f"'{queue.name}' takes nothing: the queues of who has made it keep as much as edge.quotas lets him; "
+                "consume what is in them",
+            )

@@ -8,12 +8,13 @@ Rule: who tells last is believed, for all edges have the same limits and sums. M
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from broker.engine.state.budget import Budget
 
-LONGEST_S: Final = 60.0
+LONGEST_S: Final = 600.0
+"""An edge asks for a twentieth of its time at most, and says four of its rounds: enough for looks of 7 s."""
 
 
 class FullMakers:
@@ -31,8 +32,8 @@ class FullMakers:
         self._until = 0.0
         self._waits = False
 
-    def told(self, users: Mapping[str, str], seconds: float) -> None:
-        """These are, for so long; each with what those hear who send there."""
+    def told(self, users: Iterable[str], seconds: float) -> None:
+        """These are, for so long."""
         self._budget.fill_makers(users)
         self._until = self._now() + min(seconds, LONGEST_S)
         self._wait()
@@ -45,5 +46,5 @@ class FullMakers:
     def _looked(self) -> None:
         self._waits = False
         if self._until <= self._now():
-            self._budget.fill_makers({})
+            self._budget.fill_makers(())
         self._wait()

@@ -8,7 +8,6 @@ what is kept, and is handed on). Must not know who asks, nor what he may see: fi
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -30,7 +29,7 @@ from broker.engine.state.tx_parts import Prepared
 from broker.engine.state.why_queue_waits import why
 from broker.seams.clock import Clock, Later
 
-from .kept import Counts, kept_of_slot, side_by_side, summed
+from .kept import Counts, SideBySide, kept_of_slot, queues_of, side_by_side
 from .known_slots import KnownSlots
 
 if TYPE_CHECKING:
@@ -92,8 +91,6 @@ class Views:
         self._edge_of = edge_of
         self._shard = shard
         self._clock = clock
-        self._summed: tuple[Sequence[Counts], tuple[Counts, int]] | None = None
-        """What was summed last for edge.quotas, and its sum: where nothing happens it is asked for each second."""
         self._known = KnownSlots(lambda: self._clock.monotonic(), later)
 
     def answer(self, question: Question) -> Work:
@@ -260,18 +257,15 @@ class Views:
 
     def kept(self, question: Question) -> Work:
         """What edge.quotas counts, by whom it counts for (kept.py). fronts: of names of durable subscriptions →
-        user. full: users who may keep no more, with what is told of it, and for how many seconds that holds
-        (`holds`); absent: who asks cannot tell."""
+        user. full: users who may keep no more, and for how many seconds that holds (`holds`); absent: who asks
+        cannot tell."""
         if "full" in question:
             self._shard.full_makers.told(question["full"], question["holds"])
         fronts = question["fronts"]
-        found = yield from self._known.look(
+        found: SideBySide = yield from self._known.look(
             msgspec.json.encode(["kept", fronts]), self._led(), lambda slot: _alone(slot, fronts), side_by_side
-        )
-        before = self._summed
-        if before is None or before[0] is not found:
-            before = self._summed = found, (yield from summed(found))
-        _, (sums, untold) = before
+        )  # fmt: skip
+        sums, untold = yield from found.together()
         return {"kept": sums, "untold": untold}
 
 
@@ -287,17 +281,8 @@ def _alone(slot: Slot, fronts: Mapping[str, str]) -> Generator[None, None, Seque
 
 def _queues_of(slot: Slot) -> Iterator[list[tuple[Slot, Queue]]]:
     """All that an address leads to."""
-    for some in _queues(slot):
+    for some in queues_of(slot):
         yield [(slot, queue) for queue in some if not queue.hidden]
-
-
-def _queues(slot: Slot) -> Iterator[list[Queue]]:
-    """All that are there all the while. Their numbers are copied, as queues come and go between the pieces: to copy
-    references would be a look at each, and 1,500 that no cache holds any more take two milliseconds."""
-    queues, ids = slot.queues, iter(list(slot.queues))
-    yield []  # the copy alone is a piece
-    while some := list(islice(ids, PIECE)):
-        yield [queue for queue in map(queues.get, some) if queue is not None]
 
 
 def _pieces(slot: Slot, entries: list[T], most: int) -> Iterator[list[tuple[Slot, T]]]:
@@ -328,7 +313,7 @@ def _added(parts: Sequence[tuple[dict[str, int], dict[str, int]]]) -> tuple[dict
 def _sums(slot: Slot) -> Generator[None, None, tuple[dict[str, int], dict[str, int]]]:
     """Of a slot: what is there, and what it has done since the start."""
     seen = waiting = delivering = scheduled = paused = nbytes = 0
-    for some in _queues(slot):
+    for some in queues_of(slot):
         for queue in some:
             if queue.hidden:
                 continue

@@ -32,7 +32,7 @@ class Counting:
         self.users = users
         self.asks_owners = True
         self.told: Any = None
-        self.full_makers: dict[str, str] = {}
+        self.full_makers: set[str] = set()
         self.heard = asyncio.Event()
 
     def counted_users(self) -> Any:
@@ -93,12 +93,32 @@ async def test_owners_are_told_whose_queues_are_full_and_for_how_long(
     owners, counting = Owners(), Counting("ada")
     look = made(owners, counting).look
     await look()
-    assert owners.asked[0]["full"] == {} and owners.asked[0]["holds"] == 4.0, "it ends when nobody asks any more"
-    counting.full_makers = {"ada": "why", "bob": "why not"}
-    monkeypatch.setattr(kept_quotas, "MOST_FULL", 1)
+    counting.full_makers = {"bob", "ada", "eve"}
+    monkeypatch.setattr(kept_quotas, "MOST_FULL", 2)
     for _ in range(2):
         await look()
-    assert owners.asked[-1]["full"] == {"ada": "why"} and caplog.text.count("the queues of 2 users") == 1
+    assert owners.asked[-1]["holds"] == 4.0, "it ends when nobody asks any more"
+    assert owners.asked[-1]["full"] == ["ada", "bob"], "the same ones from each edge"
+    assert caplog.text.count("the queues of 3 users") == 1
+    counting.full_makers = set()
+    await look()
+    assert owners.asked[-1]["full"] == []
+
+
+async def test_who_has_never_had_a_whole_answer_says_nothing_of_who_is_full():
+    """An edge that began told all owners that nobody was, and again each second while one of them was away."""
+    owners, counting = Owners(), Counting("ada")
+    look = made(owners, counting).look
+    owners.missing = [Missing("owner-1", "it has not answered")]
+    for _ in range(2):
+        await look()
+    owners.missing = []
+    await look()
+    assert all("full" not in asked and "holds" not in asked for asked in owners.asked)
+    owners.missing = [Missing("owner-1", "it has not answered")]
+    for _ in range(2):
+        await look()
+    assert [asked["full"] for asked in owners.asked[3:]] == [[], []], "what was known before counts on"
 
 
 async def test_makers_that_no_answer_has_a_row_for_are_told_of(caplog: pytest.LogCaptureFixture):

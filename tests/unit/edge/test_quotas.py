@@ -384,21 +384,28 @@ async def test_a_user_whose_queues_are_full_sends_to_others_and_makes_none():
     own = bench(user_each={"max_bytes": 60})
     session, socket = connected(own)
     list(own.edge.quotas.keeps({"user:anonymous": (1, 0, 60, 0), "user:eve": (1, 0, 59, 0)}))
-    text = own.edge.quotas.full_makers["anonymous"]
-    assert (
-        list(own.edge.quotas.full_makers) == ["anonymous"]
-        and ("user:anonymous has 60 bytes in the queues he has made at most, and there are 60") in text
-    )
+    assert own.edge.quotas.full_makers == {"anonymous"}
     session.receive(SEND)
     assert session.connected and asked(own, Publish).create is False, "the queue may be somebody else's"
-    session.refused(asked(own, Publish).seq, Code.QUOTA, text)
-    assert text in refusal(socket)
+    session.refused(asked(own, Publish).seq, Code.QUOTA, "'a' takes nothing: who has made it")
+    text = "user:anonymous has 60 bytes in the queues he has made at most, and there are 60"
+    assert f"'a' takes nothing: who has made it ({text}" in refusal(socket), "it may be his own"
     again, socket = connected(own)
     again.receive(SUBSCRIBES[1])
     assert "bytes in the queues he has made" in refusal(socket), "what it would get would be more of it"
     own.edge.limit({"user:*": {"max_bytes": 61}})
     list(own.edge.quotas.keeps({"user:anonymous": (1, 0, 60, 0)}))
     assert not own.edge.quotas.full_makers
+
+
+async def test_who_sends_to_a_full_queue_of_somebody_else_hears_nothing_of_him():
+    own = bench(user_each={"max_bytes": 60})
+    session, socket = connected(own)
+    list(own.edge.quotas.keeps({"user:eve": (1, 0, 60, 0), "user:anonymous": (1, 0, 59, 0)}))
+    session.receive(SEND)
+    session.refused(asked(own, Publish).seq, Code.QUOTA, "'a' takes nothing: who has made it")
+    said = refusal(socket)
+    assert "'a' takes nothing: who has made it" in said and "eve" not in said and "60" not in said
 
 
 def test_thousands_of_users_are_gone_through_in_steps():

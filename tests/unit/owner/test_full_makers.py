@@ -34,26 +34,34 @@ def made() -> tuple[FullMakers, Budget, Time]:
 def test_it_holds_as_long_as_it_is_told_and_has_one_alarm():
     full, budget, time = made()
     for _ in range(5):
-        full.told({"ada": "why"}, 4.0)
+        full.told(["ada"], 4.0)
         time.move(1.0)
-    assert budget.full_makers == {"ada": "why"} and len(time.alarms) == 1
+    assert budget.full_makers == {"ada"} and len(time.alarms) == 1
     time.move(2.9)
-    assert budget.full_makers == {"ada": "why"}
+    assert budget.full_makers == {"ada"}
     time.move(0.2)
     assert not budget.full_makers and not time.alarms
 
 
 def test_who_is_told_last_is_believed():
     full, budget, time = made()
-    full.told({"ada": "why"}, 4.0)
-    full.told({}, 4.0)
+    full.told(["ada"], 4.0)
+    full.told([], 4.0)
     assert not budget.full_makers
     time.move(4.0)
     assert not time.alarms, "where nobody is full nothing is waited for"
 
 
+def test_what_edges_say_that_look_for_seconds_holds_until_their_next_look():
+    full, budget, time = made()
+    looks = 5.0
+    full.told(["ada"], 4 * 20 * looks)
+    time.move(21 * looks)
+    assert budget.full_makers == {"ada"}
+
+
 def test_nobody_can_say_that_it_holds_for_ever():
     full, budget, time = made()
-    full.told({"ada": "why"}, 1e9)
+    full.told(["ada"], 1e9)
     time.move(LONGEST_S)
     assert not budget.full_makers

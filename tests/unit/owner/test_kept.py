@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from sys import getrefcount
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,13 +47,16 @@ def test_all_queues_count_for_their_host_and_durable_ones_for_their_user():
     assert found["host:/"][2] == found["host:/"][3], "all of it is in memory"
 
 
-def test_a_slot_is_read_in_steps(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kept, "PIECE", 5)
+def test_a_slot_is_read_in_steps_and_queues_that_go_meanwhile_do_not_count():
     world = World()
     for at in range(20):
         world.publish(f"q.{at}", b"x")
     world.settle_down()
-    assert len(list(kept_of_slot(world.engine._slot, {}))) == 4
+    assert len(list(kept_of_slot(world.engine._slot, {}))) == 4, "the numbers alone, and 8 queues of each step"
+    steps = kept_of_slot(world.engine._slot, {})
+    next(steps)
+    del world.engine._slot.queues[next(reversed(world.engine._slot.queues))]
+    assert ended(steps)["host:/"][0] == 19
 
 
 def test_a_long_name_costs_no_more_than_a_short_one():
@@ -101,6 +105,14 @@ def test_many_rows_are_summed_in_steps_and_those_beyond_are_told_of(monkeypatch:
     assert len(sums) == 40 and untold == 10 and set(map(tuple, sums.values())) == {(2, 0, 4, 4)}
 
 
+def test_a_host_has_its_row_however_many_users_there_are(monkeypatch: pytest.MonkeyPatch):
+    """Without it the host would have no limit, and the log would speak of a user."""
+    monkeypatch.setattr(kept, "MOST_ROWS", 2)
+    users = {f"user:{user}": [1, 0, 2, 2] for user in range(3)}
+    sums, untold = ended(summed([users, {"host:shop": [3, 0, 6, 6]}, {"host:/": [1, 0, 2, 2], "user:3": [1, 0, 2, 2]}]))
+    assert list(sums) == ["user:0", "user:1", "host:shop", "host:/"] and untold == 2
+
+
 def test_queues_and_their_bytes_count_for_who_has_made_them():
     world = World()
     world.publish("q", *bodies(3), durable=True, create="ada")
@@ -114,11 +126,30 @@ def test_queues_and_their_bytes_count_for_who_has_made_them():
         engines={7: world.engine}, full_makers=SimpleNamespace(told=lambda *said: told.append(said))
     )
     views = Views(shard, SimpleNamespace(wall_ms=lambda: 0, monotonic=lambda: 0), later=lambda *_: None)
-    answer = ended(views.answer({"kind": "kept", "fronts": {}, "full": {"ada": "why"}, "holds": 4.0}))
-    assert told == [({"ada": "why"}, 4.0)] and answer["untold"] == 0
+    answer = ended(views.answer({"kind": "kept", "fronts": {}, "full": ["ada"], "holds": 4.0}))
+    assert told == [(["ada"], 4.0)] and answer["untold"] == 0
     rows = answer["kept"]
     assert rows["user:ada"][:2] == [2, 0] and rows["user:bob"][:2] == [1, 0] and rows["host:/"][0] == 4
     assert rows["host:/"][2] > rows["user:ada"][2] > rows["user:bob"][2] > 0, "also what others sent there"
     assert ended(views.answer({"kind": "kept", "fronts": {}}))["kept"] is rows, "nothing has happened"
+    other = ended(views.answer({"kind": "kept", "fronts": FRONTS}))["kept"]
+    assert ended(views.answer({"kind": "kept", "fronts": {}}))["kept"] is rows, "edges with others do not chase it away"
+    assert ended(views.answer({"kind": "kept", "fronts": FRONTS}))["kept"] is other
     world.publish("other", b"x")
     assert ended(views.answer({"kind": "kept", "fronts": {}}))["kept"]["user:bob"][2] > rows["user:bob"][2]
+
+
+def test_what_was_summed_goes_when_nobody_asks_any_more():
+    world, alarms, time = World(), [], [0.0]
+    world.publish("q", b"1", create="ada")
+    views = Views(
+        SimpleNamespace(engines={7: world.engine}),
+        SimpleNamespace(wall_ms=lambda: 0, monotonic=lambda: time[0]),
+        later=lambda seconds, callback: alarms.append(callback),
+    )
+    rows = ended(views.answer({"kind": "kept", "fronts": {}}))["kept"]
+    before = getrefcount(rows)
+    time[0] = 60.0
+    while alarms:
+        alarms.pop()()
+    assert getrefcount(rows) == before - 1
