@@ -110,6 +110,29 @@ async def test_what_failed_says_why_and_is_begun_anew():
     assert found.condition("Ready")[0] == "True" and "failedAt" not in found.status
 
 
+async def test_asked_for_again_in_the_second_in_which_it_failed_it_waits_for_the_next_one():
+    """A run is named by its second: another of that name would take the Jobs of the one that failed for its own."""
+    found = site(schedule="0 2 1 1 *")
+
+    def ask(value: str, version: str) -> None:
+        raw = found.world.resources[found.id].raw
+        found.world.put(
+            {**raw, "metadata": {**raw["metadata"], "annotations": {RUN: value}, "resourceVersion": version}}
+        )
+
+    ask("1", "100000")
+    await found.look()
+    await step(found, {"error": "AccessDenied"}, "Failed")
+    first = found.server.made[-1]["metadata"]["name"]
+    ask("2", "200000")
+    assert 0 < await found.look() <= 1 and "running" not in found.status and found.status["asked"] == "1"
+    found.clock.now += 1
+    await found.look()
+    assert found.status["asked"] == "2" and found.status["running"]["run"] == "2026-11-27T12-00-01Z"
+    await found.look()
+    assert found.server.made[-1]["metadata"]["name"] != first
+
+
 async def test_lost_bodies_make_no_failure_and_are_counted():
     found = site()
     await found.look()

@@ -88,6 +88,8 @@ class Backups:
             fields["nextAt"] = rfc3339(now + wait) if wait is not None else None
             await self._say(resource, fields, _last(resource))
             return min(wait, MOST_WAIT_S) if wait is not None else None
+        if _just_ended(fields, now):
+            return 1 - now % 1
         reason, why = await missing(self._kube, resource.id.namespace, spec.store)
         if reason:
             return await self._refused(resource, fields, reason, why)
@@ -246,6 +248,13 @@ def _due(resource: Resource, spec: BackupSpec, schedule: Schedule | None, now: f
         return "schedule", None
     following = schedule.after(now)
     return "", None if following is None else following - now
+
+
+def _just_ended(status: Table, now: float) -> bool:
+    """Has a run ended in this second. A run is named by the second in which it begins, and so are its Jobs: the next
+    one would take those of this one for its own."""
+    ended = status.get("failedAt"), (status.get("last") or {}).get("completedAt")
+    return rfc3339(now) in ended
 
 
 def _begun(resource: Resource, schedule: Schedule | None, why: str, now: float) -> Table:

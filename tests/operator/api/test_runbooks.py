@@ -125,6 +125,7 @@ async def test_a_backup_that_fails(world: World, monkeypatch):
             await world.becomes(BACKUP, name, "Succeeded", "Complete")
             await failed(0)
         finally:
+            assert not pods.done() or pods.result() is None, "what the played pods raise is raised here"
             pods.cancel()
             of_it = f"{names.COPY_LABEL}={name}"
             for job in (await world.kube.read_list("batch/v1", "Job", NAMESPACE, of_it))["items"]:
