@@ -17,7 +17,7 @@ from typing import Any
 
 from broker.core.errors import ConfigError
 from broker.seams.files import read_whole
-from broker.seams.following import Followed
+from broker.seams.watched_files import WatchedFiles
 
 from .api.access import is_loopback
 
@@ -63,7 +63,7 @@ class ScrapeToken:
         """Raises ConfigError."""
         self._path = path
         bearer(path)
-        self._file = Followed([path], lambda: read_token(path), self._told) if path else None
+        self._file = WatchedFiles([path], lambda: read_token(path), self._told) if path else None
 
     def follow(self, loop: asyncio.AbstractEventLoop) -> None:
         """Reads it again when it has changed, until close()."""

@@ -18,15 +18,15 @@ from broker.config.settings import AdminSettings
 from broker.core.errors import ConfigError
 from broker.core.ids import SLOTS
 from broker.core.metrics import MetricSource
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 from broker.seams.clock import SystemClock
-from broker.seams.steps import Steps
+from broker.seams.loop_watchdog import Steps
 
 from . import console
 from .api.access import peer_of
 from .api.calls import MAX_BODY
-from .early import EarlyServer, cannot_listen
 from .scrape_token import REFUSED, ScrapeToken
+from .startup_server import EarlyServer, cannot_listen
 from .tls import AdminCertificate
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ _INDEX = f"""Stampede {__version__}, admin port
 /readyz    200 when it takes clients, else 503 and the reason
 /api/depth?match=ADDRESS   what waits in the queues of an address or pattern, here
 /api/busy   of each address that the settings name: what waits, consumes, came; what slots weigh; in lines
-/api/slots   of the slots that this owner shall lead: how many it serves, and why not the others
+/api/slots   of the slots that this owner shall lead: how many it serves, and why not all
 /api/check?slot=NUMBER     do all replicas of a slot that is led here have the same
 /console                   look and act in a browser, where this process has the API
 /api/v1/openapi.json       the API for operators

@@ -15,7 +15,7 @@ from broker.core.certificates import first_certificate, no_password, not_after
 from broker.core.errors import ConfigError
 from broker.core.metrics import Metric
 from broker.seams.files import read_whole
-from broker.seams.following import Followed
+from broker.seams.watched_files import WatchedFiles
 
 _log = logging.getLogger("stampede.admin")
 
@@ -31,7 +31,7 @@ class AdminCertificate:
         self._cert, self._key = settings.tls_cert_file, settings.tls_key_file
         try:
             self.context = _context(self._cert, self._key)
-            self._files = Followed([self._cert, self._key], self._load, self._told)
+            self._files = WatchedFiles([self._cert, self._key], self._load, self._told)
         except (OSError, ValueError) as error:
             raise ConfigError(
                 f"Cannot use the TLS files of the admin port: {error}; check admin.tls_cert_file and "

@@ -14,9 +14,9 @@ from dataclasses import replace
 from functools import partial
 
 from broker import __version__
+from broker.admin.api.fan_out import OtherEdges, Spread
 from broker.admin.api.new_partitions import NewPartitions
 from broker.admin.api.server import Api
-from broker.admin.api.spread import OtherEdges, Spread
 from broker.admin.server import AdminServer
 from broker.bridge.bridges import Bridges
 from broker.cluster.bridge_holders import BridgeHolders
@@ -31,11 +31,11 @@ from broker.config.settings import EngineSettings, Settings
 from broker.core.metrics import MetricSource
 from broker.core.slots import SlotRecord
 from broker.edge.access.auth import FileAuthenticator, TableAuthenticator, is_loopback, users_file
+from broker.edge.access.external_logins import ExternalLogins
 from broker.edge.access.listener import Listeners, listen_host
-from broker.edge.access.outside import Outside
 from broker.edge.access.users import User
 from broker.edge.destinations.directory import AskedNames, Directory, LocalClientIds
-from broker.edge.destinations.near import Near
+from broker.edge.destinations.zone_affinity import ZoneAffinity
 from broker.edge.edge import Edge
 from broker.edge.transport.draining import excess
 from broker.edge.transport.timers import TimerWheel
@@ -53,7 +53,7 @@ from .live.cluster_tokens import ClusterTokens
 from .live.cluster_users import ClusterUsers
 from .member import ClusterProcess, advertised_admin
 from .process import process
-from .process.drained import drained
+from .process.graceful_stop import drained
 from .topology import Topology
 
 log = logging.getLogger("stampede.edge")
@@ -69,14 +69,14 @@ class EdgeProcess(ClusterProcess):
         self._started = self.settings
         self.auth: FileAuthenticator | TableAuthenticator | None = None
         self.edge: Edge | None = None
-        self._outside: Outside | None = None
+        self._outside: ExternalLogins | None = None
         self._ready = False
         self._serving = False
         """`listeners` and `admin` are there, and may be open."""
         self._addresses: dict[str, str] = {}
         self._zones: dict[str, str] = {}
         """Of owners, as last heard."""
-        self.near = Near()
+        self.near = ZoneAffinity()
         self._balancing: asyncio.Task[None] | None = None
         self._reporting: asyncio.Task[None] | None = None
         self._loads: Loads
@@ -125,7 +125,7 @@ class EdgeProcess(ClusterProcess):
             self._share_quotas()
             if self.shared is not None:
                 self.shared.counts.start(self.edge.quotas, self._other_edges)
-            self._outside = Outside(settings, self.clock, self.edge.reconsider, self.edge.marks)
+            self._outside = ExternalLogins(settings, self.clock, self.edge.reconsider, self.edge.marks)
             self.edge.known_outside(self._outside)
             self._outside.start()
             host = listen_host(settings.edge, self.auth.has_users)

@@ -26,9 +26,9 @@ from broker.metadata.port import Metadata
 from broker.rpc.dialer import GrpcDialer
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import token
-from broker.seams.steps import Steps
+from broker.seams.loop_watchdog import Steps
 
-from .process.bounds import fitted, memory_of
+from .process.memory_bounds import fitted, memory_of
 from .process.traces import traces
 
 log = logging.getLogger("stampede.cluster")

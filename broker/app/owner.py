@@ -16,10 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker import __version__
-from broker.admin.early import EarlyServer
 from broker.admin.server import AdminServer, load_libraries
+from broker.admin.startup_server import EarlyServer
 from broker.app.member import ClusterProcess, advertised, advertised_admin, advertised_reads
-from broker.app.process.opening import Opening
+from broker.app.process.journal_opening import Opening
 from broker.cluster.config import Tables, UserEntry
 from broker.cluster.controller import Controller
 from broker.cluster.quarantine import Throw, note
@@ -59,9 +59,9 @@ from broker.seams.files import OsFiles
 from broker.seams.stream import EDGE_SERVICE, Stream, StreamEnd
 
 from .process.alarm import Alarm
+from .process.disk_space import LOOK_S as SPACE_S
+from .process.disk_space import SpaceWatch
 from .process.garbage import collect_rarely, uncollected
-from .process.space import LOOK_S as SPACE_S
-from .process.space import SpaceWatch
 
 if TYPE_CHECKING:
     from .live.reading import OwnerReads

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from broker import __version__
 from broker.admin.api.new_partitions import NewPartitions
 from broker.admin.api.server import LocalOwners
-from broker.admin.early import EarlyServer
 from broker.admin.server import AdminServer
+from broker.admin.startup_server import EarlyServer
 from broker.bridge.bridges import Bridges
 from broker.config.changes import tables_of, with_tables
 from broker.config.load import SettingsSource
@@ -27,8 +27,8 @@ from broker.config.permissions import groups_of
 from broker.config.settings import Settings
 from broker.core.errors import ConfigError
 from broker.edge.access.auth import make_authenticator, users_file
+from broker.edge.access.external_logins import ExternalLogins
 from broker.edge.access.listener import Listeners, listen_host
-from broker.edge.access.outside import Outside
 from broker.edge.destinations.directory import Directory, LocalClientIds, LocalNames
 from broker.edge.edge import Edge
 from broker.edge.transport.timers import TimerWheel
@@ -43,7 +43,7 @@ from broker.seams.entropy import token
 from broker.seams.files import OsFiles
 
 from .edges.parent import EdgeProcesses
-from .edges.start import memory_shares, refuse_more_partitions, refuse_undivided
+from .edges.worker_settings import memory_shares, refuse_more_partitions, refuse_undivided
 from .live.administration import ThisNode, api
 from .live.bridging import inside_of
 from .live.live import LiveSettings
@@ -51,12 +51,12 @@ from .live.live_tokens import LiveTokens
 from .live.live_users import LiveUsers
 from .process import process
 from .process.alarm import Alarm
-from .process.bounds import fitted, memory_of
-from .process.drained import drained
+from .process.disk_space import LOOK_S, SpaceWatch
 from .process.garbage import uncollected
-from .process.opening import Opening
+from .process.graceful_stop import drained
+from .process.journal_opening import Opening
+from .process.memory_bounds import fitted, memory_of
 from .process.processes import processes_of, serving
-from .process.space import LOOK_S, SpaceWatch
 from .process.traces import traces
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ class Standalone:
         commit, page_in, bodies, prepare = self._threads
         self.auth = make_authenticator(settings)
         try:
-            self._outside = Outside(settings, self.clock, lambda: self.edge.reconsider(), lambda: self.edge.marks())
+            self._outside = ExternalLogins(
+                settings, self.clock, lambda: self.edge.reconsider(), lambda: self.edge.marks()
+            )
         except BaseException:
             self.auth.close()
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 
-from broker.core.numbers import integer, natural
+from broker.core.strict_numbers import integer, natural
 
 from .kinds import HOPS, STAMPEDE, UNIQUE, Kind
 

@@ -117,7 +117,7 @@ class Pump:
     async def _both(self, subscription: Subscription) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                self._taking = group.create_task(self._take(subscription))
+                self._taking = group.create_task(self._receive(subscription))
                 self._taking.add_done_callback(lambda _: self._answers.put_nowait(None))
                 if self._stopping:
                     self._taking.cancel()
@@ -127,7 +127,7 @@ class Pump:
 
     # ── from the source ────────────────────────────────────────────────────────────────────────────
 
-    async def _take(self, subscription: Subscription) -> None:
+    async def _receive(self, subscription: Subscription) -> None:
         async for message in subscription:
             if hops_of(message.headers) >= self._bridge.max_hops:
                 await self._gone_round(message)

@@ -5,7 +5,7 @@ Rule: pure; times are seconds of the caller's monotonic clock.
 
 from __future__ import annotations
 
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 from .errors import ClientError
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from broker.config.settings import WireSettings
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 from broker.wire.connection import Connection, Role
 from broker.wire.events import BodyData, BodyEnd, BodyStart, Event, Frame, Violation
 from broker.wire.versions import Version

@@ -19,7 +19,7 @@ from .tasks import Tasks
 log = logging.getLogger("stampede.cluster")
 
 EVERY_S = 0.25
-"""Somebody who waits for a change to be in use everywhere should not wait longer for this note than for the change."""
+"""A request that waits for a change to be in use everywhere should wait no longer for this note than for the change."""
 
 
 class Applied(msgspec.Struct, frozen=True):

@@ -98,7 +98,7 @@ class BridgeHolders:
             if item is not None and not (self._mine(item) and item.lease != self._membership.lease):
                 self._free.pop(name, None)
             elif now - self._free.setdefault(name, now) >= STEP_S * self._choice(name):
-                await self._take(name, item)
+                await self._claim(name, item)
         for key, item in list(self._watched.items.items()):
             if self._mine(item) and last_part(key) not in wanted:
                 await self._metadata.commit([(key, item.revision)], [Delete(key)])
@@ -109,7 +109,7 @@ class BridgeHolders:
         me = self._membership.me.id
         return min(edges.index(me), MOST_STEPS) if me in edges else MOST_STEPS
 
-    async def _take(self, name: str, item: KeyValue | None) -> None:
+    async def _claim(self, name: str, item: KeyValue | None) -> None:
         lease, key = self._membership.lease, self._keys.bridge_run(name)
         if not lease:
             return

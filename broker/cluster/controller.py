@@ -19,7 +19,7 @@ from broker.config.settings import ClusterSettings
 from broker.core.metrics import Metric
 from broker.metadata.port import Metadata, MetadataRefused, MetadataUnavailable
 from broker.seams.clock import Clock
-from broker.seams.steps import StepKindStats
+from broker.seams.loop_watchdog import StepKindStats
 
 from .controller_election import Office
 from .identity import BATCH
@@ -145,7 +145,7 @@ class Controller:
                 wait = None  # nothing is planned from a table that may be of yesterday, or empty
                 continue
             try:
-                if not self.held and not await self._take():
+                if not self.held and not await self._acquire():
                     wait = None
                     continue
                 wait = await self._round()
@@ -168,7 +168,7 @@ class Controller:
         self._pressing.set()
         self._dirty.set()
 
-    async def _take(self) -> bool:
+    async def _acquire(self) -> bool:
         if not await self._office.acquire():
             return False
         # Decide upon what is, not upon what a slow watch has told so far.
@@ -191,9 +191,9 @@ class Controller:
     async def _round(self) -> float | None:
         """One plan. Returns after how many seconds to look again though nothing has changed."""
         view = self.view()
-        hold = self._hold(view)
-        if hold > 0:
-            return hold
+        pause = self._pause_s(view)
+        if pause > 0:
+            return pause
         steps = self._planned(urgent, view)
         if steps:
             await self._carry_out(steps)
@@ -211,7 +211,7 @@ class Controller:
             self._plans.tell(f"of {len(view.records)} slots")
         return steps
 
-    def _hold(self, view: View) -> float:
+    def _pause_s(self, view: View) -> float:
         """Seconds for which nothing should be done yet."""
         now = self._clock.monotonic()
         if not view.records:

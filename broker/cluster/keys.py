@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, unquote
 
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 _READABLE = " !#$&'()*+,-.:;<=>?@[]^_`{|}~"
 """Characters of names that stay as they are: all printable ASCII but `/`, `%`, `"` and the backslash."""

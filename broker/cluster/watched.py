@@ -66,14 +66,14 @@ class Watched:
             for key, known in self.items.items()
             if key not in there and known.revision <= revision
         ]
-        self._take(changes)
+        self._pass_on(changes)
         return revision
 
     def adopt(self, change: Change) -> None:
         """Our own write has succeeded: known at once, without waiting for the watch. One that the watch has passed
         already is old: it was told, and whatever became of the key since."""
         if change.revision > self._position:
-            self._take([change])
+            self._pass_on([change])
 
     async def _follow(self) -> None:
         compacted = False
@@ -84,7 +84,7 @@ class Watched:
                     self._position = max(self._position, await self.refresh())
                     compacted = False
                 async for changes in self._metadata.watch(self._prefix, self._position + 1):
-                    self._take(changes)
+                    self._pass_on(changes)
                     self._position = max(self._position, changes[-1].revision)
                     if self._gone:
                         self._gone = {key: last for key, last in self._gone.items() if last > self._position}
@@ -97,7 +97,7 @@ class Watched:
                 wait = REFUSED_RETRY_S
             await asyncio.sleep(wait)
 
-    def _take(self, changes: list[Change]) -> None:
+    def _pass_on(self, changes: list[Change]) -> None:
         fresh = [change for change in changes if self._place(change)]
         if fresh:
             shielded(self._apply, fresh)

@@ -155,8 +155,8 @@ class Run:
         """The same bytes are in memory already: it has those."""
         self.lines, self.records = lines, records
 
-    def taken(self, now: int) -> None:
-        """The broker takes it at that time."""
+    def accepted_at(self, now: int) -> None:
+        """The broker accepts it at that time."""
         self.time = now
 
     def due_at(self, due: int) -> None:

@@ -27,16 +27,16 @@ from broker.engine.address.address_settings import Matcher
 from broker.engine.address.quota import LIMITS, refuses
 from broker.link.owner_port import OwnerPort
 from broker.seams.clock import Clock
+from broker.seams.loop_watchdog import Steps
 from broker.seams.memory import hand_back
-from broker.seams.steps import Steps
 
 from .access.acceptor import Entrances
 from .access.auth import Authenticator, FileAuthenticator
+from .access.external_logins import ExternalLogins
 from .access.login_places import Strangers
-from .access.outside import Outside
 from .destinations.directory import Directory, LocalClientIds, LocalNames
-from .destinations.near import Near
 from .destinations.partition_growth import Newcomers, PartitionGrowth
+from .destinations.zone_affinity import ZoneAffinity
 from .quotas.meters import Tokens
 from .quotas.quotas import Quotas
 from .requests.inbound import Inbound
@@ -57,7 +57,7 @@ from .transport.channel import Channel
 from .transport.connection_memory import Holding
 from .transport.draining import Shedding
 from .transport.fair_reading import Rounds
-from .transport.inside import INSIDE, inside
+from .transport.in_process_channel import INSIDE, inside
 from .transport.timers import TimerWheel
 
 log = logging.getLogger("stampede.edge")
@@ -76,7 +76,7 @@ class Edge:
 
     notify: Notify | None = None
     """Who tells what happens to clients (edge.notifications); None: nobody."""
-    outside: Outside | None = None
+    outside: ExternalLogins | None = None
     """Who is known elsewhere than in the table of users."""
     intake: Callable[[Session], ReadingHalf] = Inbound
     """What makes the reading half of a session."""
@@ -94,11 +94,11 @@ class Edge:
         directory: Directory | None = None,
         tokens: Tokens | None = None,
         memory: Memory | None = None,
-        near: Near | None = None,
+        near: ZoneAffinity | None = None,
     ) -> None:
         """`directory`, `tokens`: what edges must agree on; None = it is this process's own affair. memory: the account
         of the process; None: it has no bound. near: slots led in our zone; None: there are no zones."""
-        self.near = near or Near()
+        self.near = near or ZoneAffinity()
         self.settings = settings
         self.port = port
         self.clock, self.beats = clock, beats
@@ -282,15 +282,15 @@ class Edge:
         self.changes.stop(then)
 
     def expel(self, users: Collection[str]) -> None:
-        """Of these, whoever is gone or logged in with what is no passcode any more: their connections end, those of the
-        latter after a while (edge.login_grace_s)."""
+        """Of these, users that are gone or logged in with what is no passcode any more: their connections end, those of
+        the latter after a while (edge.login_grace_s)."""
         grace = self.settings.edge.login_grace_s
         changed = [user for user in users if self.auth.knows(user)] if grace else []
         if changed:
             self.beats.deadline(self.clock.monotonic() + grace, partial(self.changes.users, changed))
         self.changes.users(set(users).difference(changed))
 
-    def known_outside(self, outside: Outside) -> None:
+    def known_outside(self, outside: ExternalLogins) -> None:
         """Who is known elsewhere."""
         self.outside = outside
 
@@ -298,7 +298,7 @@ class Edge:
         """Of logins that were proven elsewhere and are connected (Principal.mark)."""
         return [session.login_mark for session in self.sessions.values() if session.groups is not None]
 
-    def taken_back(self, acceptors: frozenset[str], revoked: frozenset[Issued]) -> None:
+    def revoked_at(self, acceptors: frozenset[str], revoked: frozenset[Issued]) -> None:
         """These certificates do not count any more at these acceptors: their connections end."""
         self.changes.certificates(acceptors, revoked)
 
@@ -550,13 +550,13 @@ class Edge:
     def pause(self, session: OpenConnection) -> None:
         """The owner is congested: this producer's socket rests until on_relief."""
         self._paused.append(session)
-        session.hold("owner")
+        session.pause_reading("owner")
 
     def on_relief(self, sessions: Collection[int] | None = None) -> None:
         paused, self._paused = self._paused, []
         for session in paused:
             if sessions is None or session.id in sessions:
-                session.release("owner")
+                session.resume_reading("owner")
             else:
                 self._paused.append(session)
 

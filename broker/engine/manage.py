@@ -16,12 +16,12 @@ from broker.core.records import MetaRecord
 
 from .dispatch import slow_consumers
 from .publishing import recurring
-from .queue import choosy_consumers
+from .queue import selective_consumers
 from .queue.queue import Queue
 from .routing import declare
 from .routing.addresses import create, delete, described
 from .routing.routing import check_budget
-from .state.portrait import held
+from .state.queue_views import held
 from .state.slot import Slot, progress
 
 MOST_CONSUMERS = 1000
@@ -94,12 +94,12 @@ def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
     for consumer in consumers:
         # Their ACKs of what was purged are on their way: accepted, and without effect. Refused, they would be an
         # ERROR for something that the client did right.
-        another.holds_again(consumer.forget_held())
+        another.delivering_again(consumer.forget_held())
         consumer.move(another.id)
         # A bit is of one queue's choice; join() gives it that of the new one.
         consumer.asks(0)
         another.consumers.append(consumer)  # in the order they had
-        choosy_consumers.join(another, consumer)
+        selective_consumers.join(another, consumer)
     for browser in browsers:
         browser.emptied(another.id)
         another.browse(browser)

@@ -14,7 +14,7 @@ from .consumers.browser import Browser
 from .consumers.consumer import Consumer, Ledger
 from .dispatch import attach, settle
 from .publishing import recurring
-from .queue import choosy_consumers
+from .queue import selective_consumers
 from .queue.queue import Queue
 from .queue.wildcard_queues import may_sleep
 from .recovery import reattach
@@ -31,7 +31,7 @@ def subscribe(slot: Slot, command: Subscribe, turn: Turn) -> None:
 
 def _subscribe(slot: Slot, command: Subscribe, turn: Turn) -> None:
     # Before anything is made: a bad selector leaves no queue behind.
-    choosy_consumers.check(command, slot.xpath, turn)
+    selective_consumers.check(command, slot.xpath, turn)
     before = progress(turn)
     # One that is awake here is attached again like any other.
     if command.consumer not in slot.consumers and may_sleep(command, slot.match.delimiter):
@@ -43,14 +43,14 @@ def _subscribe(slot: Slot, command: Subscribe, turn: Turn) -> None:
     if command.resume is None and not command.browse:
         attach.check_consumers(slot, queue, turn)
     consumer = Consumer(command, queue.id)
-    consumer.wants(choosy_consumers.wish_of(command, queue))
+    consumer.wants(selective_consumers.wish_of(command, queue))
     if command.browse:
         turn.works()
         attach.register(slot, consumer)
         consumer.browses()
         if queue.returned:
             redelivery.bring_back(queue)
-        queue.browse(Browser(consumer, queue.address, *recurring.shown(queue), choosy_consumers.far_of(queue)))
+        queue.browse(Browser(consumer, queue.address, *recurring.shown(queue), selective_consumers.far_of(queue)))
     else:
         attach.enrol(slot, queue, consumer, turn)
     if command.resume is not None:

@@ -22,7 +22,7 @@ from .questions import Tell
 ROUNDS: Final = 32
 """Questions of all edges that are under way."""
 WAIT_S: Final = 3.0
-"""For the answers of edges. Shorter than the patience of who asks (admin/api/spread.py)."""
+"""For the answers of edges. Shorter than the patience of who asks (admin/api/fan_out.py)."""
 
 
 class RelayedAnswers(msgspec.Struct):

@@ -16,14 +16,14 @@ from typing import Any
 import msgspec
 
 from broker.rpc.v1 import link_pb2 as pb
-from broker.seams.steps import portion
+from broker.seams.loop_watchdog import portion
 
 log = logging.getLogger("stampede.link")
 
 Done = Callable[[bytes | None, str], None]
 """The answer, or None and why there is none."""
 View = Callable[[dict[str, Any]], Generator[None, None, dict[str, Any]]]
-"""owner/shard/views.py, edge/portrait.py"""
+"""owner/shard/views.py, edge/connection_views.py"""
 Tell = Callable[[pb.Told], None]
 
 MOST = 64

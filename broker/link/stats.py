@@ -38,7 +38,7 @@ class LinkStats:
         if far:
             self.far_out += nbytes
 
-    def took(self, nbytes: int, far: bool = False) -> None:
+    def received(self, nbytes: int, far: bool = False) -> None:
         """A batch has come. far: from another zone."""
         self.batches_in += 1
         self.bytes_in += nbytes

@@ -17,7 +17,7 @@ from grpc.aio import EOF
 
 from broker.config.settings import EtcdSettings
 from broker.seams.clock import Clock, SystemClock
-from broker.seams.steps import StepKindStats
+from broker.seams.loop_watchdog import StepKindStats
 
 from .etcd_calls import EtcdCalls, EtcdConnection, Lost, judged, prefix_end
 from .etcdpb import kv_pb2, rpc_pb2

@@ -20,8 +20,8 @@ from broker.config.settings import ClusterSettings
 from broker.core.certificates import Issued, no_password
 from broker.core.errors import ConfigError
 from broker.seams.files import read_whole
-from broker.seams.following import Followed
 from broker.seams.revocations import issued, revoked
+from broker.seams.watched_files import WatchedFiles
 
 from .roles import Roles
 
@@ -62,12 +62,12 @@ class Credentials:
             raise ConfigError(f"cluster.role_domain and cluster.crl_file need TLS: set {', '.join(FILES)} too.")
         self._given: _Files | None = None
         """What a listening port shows."""
-        self._files: Followed[_Files] | None = None
+        self._files: WatchedFiles[_Files] | None = None
         self.own_revoked = False
         """Is the certificate that we show on the list, as both were looked at last."""
         if self:
             try:
-                self._files = Followed(self._paths, self._load, _told)
+                self._files = WatchedFiles(self._paths, self._load, _told)
             except (OSError, ValueError) as error:
                 raise ConfigError(
                     f"Cannot use the TLS files of components: {error}; check {', '.join(FILES)}."
@@ -77,11 +77,11 @@ class Credentials:
     def __bool__(self) -> bool:
         return bool(self._paths[0])
 
-    def _revoked(self, path: str) -> Followed[frozenset[Issued]] | None:
+    def _revoked(self, path: str) -> WatchedFiles[frozenset[Issued]] | None:
         if not path:
             return None
         try:
-            return Followed([path], lambda: revoked(path), _told_of_list)
+            return WatchedFiles([path], lambda: revoked(path), _told_of_list)
         except ImportError:
             raise ConfigError("cluster.crl_file needs cryptography: pip install 'stampede-broker[identity]'.") from None
         except (OSError, ValueError) as error:

@@ -20,7 +20,7 @@ import grpc.aio
 from broker.config.settings import ClusterSettings
 from broker.core.patience import longest_answer
 from broker.seams import grpc_ends
-from broker.seams.steps import StepKindStats
+from broker.seams.loop_watchdog import StepKindStats
 from broker.seams.stream import Ended, EndKind, StreamEnd
 
 from .credentials import Credentials

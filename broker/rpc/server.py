@@ -17,7 +17,7 @@ import grpc.aio
 from broker.config.settings import ClusterSettings
 from broker.core.errors import ConfigError
 from broker.seams import grpc_ends
-from broker.seams.steps import StepKindStats
+from broker.seams.loop_watchdog import StepKindStats
 from broker.seams.stream import EDGE_SERVICE, REPLICA_SERVICE, Acceptor, Ended, EndKind
 
 from .credentials import FILES, Credentials, is_loopback, names_of

@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 from grpc.aio import EOF
 
-from broker.seams.steps import StepKindStats
+from broker.seams.loop_watchdog import StepKindStats
 from broker.seams.stream import Ended, EndKind, StreamEnd
 
 log = logging.getLogger("stampede.rpc")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 IN_USE_S: Final = 30e-6
-"""An iteration of the loop that took longer had somebody else's work."""
+"""An iteration of the loop that took longer had other work than reads."""
 REST_S: Final = 0.001
 """The shortest that a loop's timer can; a step of a read is about a third of it."""
 

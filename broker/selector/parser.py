@@ -103,7 +103,7 @@ class _Parser:
 
     # ── tokens ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _take(self) -> Token:
+    def _advance(self) -> Token:
         token = self._next
         if token.kind is not TokenKind.END:
             self._next = next(self._tokens)
@@ -112,14 +112,14 @@ class _Parser:
     def _is(self, kind: TokenKind, *values: str) -> bool:
         return self._next.kind is kind and self._next.value in values
 
-    def _took(self, kind: TokenKind, value: str) -> bool:
+    def _accept(self, kind: TokenKind, value: str) -> bool:
         if self._is(kind, value):
-            self._take()
+            self._advance()
             return True
         return False
 
     def _must(self, kind: TokenKind, value: str) -> None:
-        if not self._took(kind, value):
+        if not self._accept(kind, value):
             raise self._unexpected(value)
 
     def _unexpected(self, wanted: str) -> Exception:
@@ -154,12 +154,12 @@ class _Parser:
         if not is_condition(node):
             raise refused(self._text, first.at, f"this is a value; {word} joins conditions")
         parts = [node]
-        while self._took(TokenKind.KEYWORD, word):
+        while self._accept(TokenKind.KEYWORD, word):
             parts.append(self._condition(rule, self._next))
         return make(tuple(parts))
 
     def _not(self) -> Node:
-        if not self._took(TokenKind.KEYWORD, "NOT"):
+        if not self._accept(TokenKind.KEYWORD, "NOT"):
             return self._equal()
         self._deeper()
         node = Not(self._condition(self._not, self._next))
@@ -173,9 +173,9 @@ class _Parser:
                 self._depth -= chained
                 return left
             if self._is(TokenKind.OPERATOR, "=", "<>"):
-                node: Node = self._compared(self._take(), left, self._comparison, null_only=True)
-            elif self._took(TokenKind.KEYWORD, "IS"):
-                negated = self._took(TokenKind.KEYWORD, "NOT")
+                node: Node = self._compared(self._advance(), left, self._comparison, null_only=True)
+            elif self._accept(TokenKind.KEYWORD, "IS"):
+                negated = self._accept(TokenKind.KEYWORD, "NOT")
                 self._must(TokenKind.KEYWORD, "NULL")
                 node = Not(IsNull(left)) if negated else IsNull(left)
             else:
@@ -192,9 +192,9 @@ class _Parser:
                 self._depth -= chained
                 return left
             if self._is(TokenKind.OPERATOR, "<", "<=", ">", ">="):
-                node: Node = self._compared(self._take(), left, self._add)
+                node: Node = self._compared(self._advance(), left, self._add)
             elif self._is(TokenKind.KEYWORD, "NOT", "LIKE", "BETWEEN", "IN"):
-                node = self._special(left, self._took(TokenKind.KEYWORD, "NOT"))
+                node = self._special(left, self._accept(TokenKind.KEYWORD, "NOT"))
             else:
                 self._depth -= chained
                 return left
@@ -205,13 +205,13 @@ class _Parser:
     def _special(self, left: Node, negated: bool) -> Node:
         if self._is(TokenKind.KEYWORD, "BETWEEN"):
             return self._between(left, negated)
-        node = self._like(left) if self._took(TokenKind.KEYWORD, "LIKE") else self._in(left)
+        node = self._like(left) if self._accept(TokenKind.KEYWORD, "LIKE") else self._in(left)
         return Not(node) if negated else node
 
     def _between(self, left: Node, negated: bool) -> Node:
         """JMS 3.8.1.2 writes it out, `NOT` too: `x < a OR x > b` is false of what cannot be compared; the opposite of
         BETWEEN would be true of it."""
-        word = self._take()
+        word = self._advance()
         low = self._add()
         self._must(TokenKind.KEYWORD, "AND")
         high = self._add()
@@ -223,24 +223,24 @@ class _Parser:
 
     def _in(self, left: Node) -> Node:
         at = self._next.at
-        if not self._took(TokenKind.KEYWORD, "IN"):
+        if not self._accept(TokenKind.KEYWORD, "IN"):
             raise self._unexpected("LIKE, BETWEEN or IN")
         if not isinstance(left, Name):
             raise refused(self._text, at, "only a header name may stand before IN")
         if self._next.kind is TokenKind.LIST:
-            found = self._take().value
+            found = self._advance().value
             assert isinstance(found, frozenset)
             return In(left, found)
         self._must(TokenKind.OPERATOR, "(")
         values = [self._string("IN")]
-        while self._took(TokenKind.OPERATOR, ","):
+        while self._accept(TokenKind.OPERATOR, ","):
             values.append(self._string("IN"))
         self._must(TokenKind.OPERATOR, ")")
         return In(left, frozenset(values))
 
     def _like(self, left: Node) -> Node:
         pattern, escape = self._string("LIKE"), ""
-        if self._took(TokenKind.KEYWORD, "ESCAPE"):
+        if self._accept(TokenKind.KEYWORD, "ESCAPE"):
             at = self._next.at
             escape = self._string("ESCAPE")
             if len(escape) != 1:
@@ -250,7 +250,7 @@ class _Parser:
     def _string(self, after: str) -> str:
         if self._next.kind is not TokenKind.STRING:
             raise self._unexpected(f"a text in '…' (for {after})")
-        return str(self._take().value)
+        return str(self._advance().value)
 
     def _compared(self, operator: Token, left: Node, rule: Callable[[], Node], null_only: bool = False) -> Compare:
         node = Compare(str(operator.value), left, rule())
@@ -280,7 +280,7 @@ class _Parser:
             return first
         rest: list[tuple[str, Node]] = []
         while self._is(TokenKind.OPERATOR, *operators):
-            rest.append((str(self._take().value), rule()))
+            rest.append((str(self._advance().value), rule()))
         return Sum(first, tuple(rest))
 
     def _unary(self) -> Node:
@@ -288,17 +288,17 @@ class _Parser:
         if token.kind is TokenKind.NAME or token.kind is TokenKind.NUMBER:
             return self._primary()
         if self._is(TokenKind.OPERATOR, "+", "-"):
-            self._take()
+            self._advance()
             self._deeper()
             value = self._unary()
             self._depth -= 1
             return _signed(value) if token.value == "-" else value
-        if self._took(TokenKind.KEYWORD, "NOT"):
+        if self._accept(TokenKind.KEYWORD, "NOT"):
             self._deeper()
             node = Not(self._condition(self._unary, self._next))
             self._depth -= 1
             return node
-        if self._took(TokenKind.OPERATOR, "("):
+        if self._accept(TokenKind.OPERATOR, "("):
             self._deeper()
             node_in = self._or()
             self._depth -= 1
@@ -311,14 +311,14 @@ class _Parser:
         if token.kind is TokenKind.NAME:
             if not token.value:
                 raise refused(self._text, token.at, "a header name is not empty")
-            return Name(str(self._take().value))
+            return Name(str(self._advance().value))
         if token.kind in (TokenKind.STRING, TokenKind.NUMBER):
-            value = self._take().value
+            value = self._advance().value
             assert not isinstance(value, frozenset)
             return Literal(value)
         if self._is(TokenKind.KEYWORD, "TRUE", "FALSE", "NULL"):
-            return Literal({"TRUE": True, "FALSE": False, "NULL": None}[str(self._take().value)])
-        if self._took(TokenKind.KEYWORD, "XPATH"):
+            return Literal({"TRUE": True, "FALSE": False, "NULL": None}[str(self._advance().value)])
+        if self._accept(TokenKind.KEYWORD, "XPATH"):
             return XPath(self._string("XPATH"))
         if self._is(TokenKind.KEYWORD, "XQUERY"):
             raise refused(self._text, token.at, "XQUERY is not supported; XPATH is")

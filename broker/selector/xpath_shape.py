@@ -86,7 +86,7 @@ class _Reader:
         if self._tokens[self._at][0] != _END:
             self._refuse()
 
-    def _took(self, *signs: str) -> bool:
+    def _accept(self, *signs: str) -> bool:
         kind, text = self._tokens[self._at]
         if kind != _SIGN or text not in signs:
             return False
@@ -94,7 +94,7 @@ class _Reader:
         return True
 
     def _must(self, sign: str) -> None:
-        if not self._took(sign):
+        if not self._accept(sign):
             self._refuse()
 
     def _refuse(self, why: str = "") -> NoReturn:
@@ -118,7 +118,7 @@ class _Reader:
 
     def _compared(self) -> bool:
         nodes = self._value()
-        while self._took(*_COMPARISONS):
+        while self._accept(*_COMPARISONS):
             others = self._value()
             if nodes and others:
                 self._refuse("it compares nodes with nodes; compare with a text or a number")
@@ -127,7 +127,7 @@ class _Reader:
 
     def _value(self) -> bool:
         """True: it is nodes."""
-        while self._took("-"):
+        while self._accept("-"):
             pass
         kind, text = self._tokens[self._at]
         if kind in (_TEXT, _NUMBER):
@@ -136,7 +136,7 @@ class _Reader:
         if kind == _NAME and self._tokens[self._at + 1] == (_SIGN, "(") and text not in _NODES:
             self._call(text)
             return False
-        if self._took("("):
+        if self._accept("("):
             self._deeper()
             nodes = self._either()
             self._must(")")
@@ -156,15 +156,15 @@ class _Reader:
             self._refuse(f"there is no function {name}(); there are {_KNOWN}")
         self._at += 2
         self._deeper()
-        if not self._took(")"):
+        if not self._accept(")"):
             self._either()
-            while self._took(","):
+            while self._accept(","):
                 self._either()
             self._must(")")
         self._level -= 1
 
     def _path(self) -> bool:
-        if self._took("."):
+        if self._accept("."):
             return True
         anywhere = 0  # how often all below is asked for
         if self._tokens[self._at] in ((_SIGN, "/"), (_SIGN, "//")):
@@ -175,7 +175,7 @@ class _Reader:
             if not anywhere and self._tokens[self._at][0] == _END:
                 return True
         self._step()
-        while self._took("/", "//"):
+        while self._accept("/", "//"):
             anywhere += self._tokens[self._at - 1][1] == "//"
             if anywhere > 1 or (anywhere and self._within):
                 self._refuse("a path may have // once, and not between [ and ]")
@@ -183,21 +183,21 @@ class _Reader:
         return True
 
     def _step(self) -> None:
-        self._took("@")
+        self._accept("@")
         kind, text = self._tokens[self._at]
-        if self._took("..", "::"):
+        if self._accept("..", "::"):
             self._refuse("no way leads up or aside: '..' and axes are not taken")
         if kind == _NAME:
             self._at += 1
-            if self._took("("):
+            if self._accept("("):
                 if text not in _NODES:
                     self._refuse(f"{text}() is no step")
                 self._must(")")
-            elif self._took("::"):
+            elif self._accept("::"):
                 self._refuse("no way leads up or aside: '..' and axes are not taken")
         else:
             self._must("*")
-        while self._took("["):
+        while self._accept("["):
             if self._within:
                 self._refuse("[ ] may not stand within [ ]")
             self._within = True

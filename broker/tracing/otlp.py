@@ -133,7 +133,7 @@ class Export:
 
     def send(self) -> None:
         """All that is noted."""
-        spans = [span for note in self._notes.take() for span in self._made(note)]
+        spans = [span for note in self._notes.drain() for span in self._made(note)]
         for start in range(0, len(spans), BATCH):
             self._send(spans[start : start + BATCH])
 

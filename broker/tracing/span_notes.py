@@ -49,7 +49,7 @@ class Bucket:
         self._now = now
         self._seen = now()
 
-    def take(self, wanted: int) -> int:
+    def spend(self, wanted: int) -> int:
         """How many of them."""
         now = self._now()
         self._left = min(self._each, self._left + (now - self._seen) * self._each)
@@ -70,13 +70,13 @@ class Notes:
 
     def admit(self, messages: int) -> int:
         """How many messages that have just come are traced; the rest are not, from here on."""
-        taken = self._messages.take(messages)
+        taken = self._messages.spend(messages)
         self._skipped += messages - taken
         return taken
 
     def room(self) -> bool:
         """May there be another note? Ask before it is made."""
-        if len(self._waiting) < WAITING and self._spans.take(1):
+        if len(self._waiting) < WAITING and self._spans.spend(1):
             return True
         self._dropped += 1
         return False
@@ -84,7 +84,7 @@ class Notes:
     def add(self, note: SpanNote) -> None:
         self._waiting.append(note)
 
-    def take(self) -> list[SpanNote]:
+    def drain(self) -> list[SpanNote]:
         """All there are; from any thread."""
         taken: list[SpanNote] = []
         while self._waiting and len(taken) < WAITING:

@@ -79,5 +79,5 @@ class StartingInbound(Inbound):
         super().__init__(session)
         self._starts = starts
 
-    def take(self, events: list[Event], fresh: bool = True) -> None:
-        super().take(self._starts.begin(events) if fresh else events, fresh)
+    def handle(self, events: list[Event], fresh: bool = True) -> None:
+        super().handle(self._starts.begin(events) if fresh else events, fresh)

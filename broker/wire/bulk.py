@@ -1,7 +1,7 @@
 """Many like frames at once, by C-level splits instead of a loop over frames.
 
 Three kinds: SENDs with one and the same block (SameBlock), SENDs whose blocks differ in one value only
-(OneValue), and plain ACKs (take_acks).
+(OneValue), and plain ACKs (read_acks).
 
 Rule: a bulk step takes complete frames only, and only what the frame-by-frame path would take with the same
 result; at the first doubt it stops, and the slower path goes on from there. Pieces grow while they
@@ -53,7 +53,7 @@ class SameBlock:
         self.head = head
         self.size = size
 
-    def take(self, intake: Intake) -> int:
+    def read(self, intake: Intake) -> int:
         """Takes frames from intake.pos on. Returns the number of empty lines passed, or -1 if nothing was taken."""
         data, pos = intake.data, intake.pos
         if not data.startswith(self.block, pos):
@@ -96,7 +96,7 @@ class SameBlock:
             count = max(len(records), 1)
             self._piece = max(2, count)
             if not records:
-                # The first frame is complete (take() has looked); its body holds the block, so it was split.
+                # The first frame is complete (read() has looked); its body holds the block, so it was split.
                 records.append(chunk[len(self.block) : frame])
         if gap:
             records = [record[:-1] for record in records]
@@ -143,7 +143,7 @@ class OneValue:
         self._limit = limit
         self._piece = FIRST_PIECE
 
-    def take(self, intake: Intake) -> bool:
+    def read(self, intake: Intake) -> bool:
         """Takes frames from intake.pos on. False: took none."""
         data, pos = intake.data, intake.pos
         if not data.startswith(self.before, pos):
@@ -205,7 +205,7 @@ class OneValue:
         )
 
 
-def take_acks(intake: Intake, version: Version, limit: int) -> int:
+def read_acks(intake: Intake, version: Version, limit: int) -> int:
     """Takes plain ACK frames from intake.pos on: the ids of the version, perhaps followed by a receipt.
     `limit`: longest value that needs no closer look.
 

@@ -30,7 +30,7 @@ from broker.config.settings import WireSettings
 from broker.core.errors import Code, ProtocolViolation
 
 from .block import CHEAP, Block, check_limits, cost_of, implies, read_block
-from .bulk import take_acks
+from .bulk import read_acks
 from .events import IMPLIED, BodyData, BodyEnd, BodyStart, Event, Frame, Head, Violation
 from .intake import MANY_LINES, Intake
 from .memo import Memo
@@ -160,7 +160,7 @@ class Connection:
             return []
         held = self._held
         if phase is LOGIN:
-            return self._hold_back(data)
+            return self._keep_back(data)
         sends = self._sends
         # Most reads of a client that waits for something are one SEND. Where nothing is under way, it is its event.
         if sends is not None and phase is OPEN and not held and data[:1] == b"S" and self._stream == NO_STREAM and (
@@ -197,14 +197,14 @@ class Connection:
         if intake.pos < intake.end:
             if self._phase is LOGIN:
                 self.mid_frame = False
-                return intake.out + self._hold_back(data[intake.pos :])
+                return intake.out + self._keep_back(data[intake.pos :])
             self._held = data[intake.pos :]
             self.mid_frame = True
         else:
             self.mid_frame = self._stream != NO_STREAM
         return intake.out
 
-    def _hold_back(self, data: bytes) -> list[Event]:
+    def _keep_back(self, data: bytes) -> list[Event]:
         """A client that does not wait for CONNECTED: bounded, because it is still a stranger."""
         if not data:
             return []
@@ -256,7 +256,7 @@ class Connection:
                 if first == 83 and self._sends is not None:
                     eols = self._sends.bulk(intake, burst)
                 elif first == 65 and intake.plain_acks and data.startswith(b"ACK\n", intake.pos):
-                    eols = take_acks(intake, self.version, self._small())
+                    eols = read_acks(intake, self.version, self._small())
                 if eols >= 0:
                     self.eols += eols
                     continue

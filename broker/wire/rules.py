@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from broker.core.errors import Code, ProtocolViolation
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 from .versions import Version
 
@@ -165,8 +165,8 @@ def _check_unsubscribe(headers: Mapping[str, str], version: Version) -> None:
 def _check_heart_beat(value: str) -> None:
     """C29: two non-negative integers and a comma between them."""
     parts = value.split(",")
-    # Digits alone, as core/numbers.py takes them: what int() reads beyond these, a peer need not, and each would keep
-    # to another interval. 18 of them are more than any clock can count.
+    # Digits alone, as core/strict_numbers.py takes them: what int() reads beyond these, a peer need not, and each would
+    # keep to another interval. 18 of them are more than any clock can count.
     if len(parts) != 2 or None in map(natural, parts):
         raise ProtocolViolation(
             Code.BAD_HEARTBEAT,

@@ -88,8 +88,8 @@ class SendReader:
     def alone(self, data: bytes) -> Sends | None:
         """The event of a read that is one frame of a known layout, perhaps with a line end behind its NUL. None: it is
         something else, or there is more to be said about it."""
-        # What _take does for one of many, without what it does for the others: no group gathers, and nothing is learned
-        # of how a frame is like the one before.
+        # What _read_known does for one of many, without what it does for a sequence: no group gathers, and nothing is
+        # learned of how a frame is like the one before.
         settings, size = self._settings, len(data)
         for layout in self._layouts:
             m = layout.match(data, 0, self._longest)
@@ -124,11 +124,11 @@ class SendReader:
         """Takes frames from intake.pos on. Returns the empty lines passed, or -1 if nothing was taken. burst: what
         they may cost, those of this read that were taken before among it."""
         if self._same is not None:
-            eols = self._same.take(intake)
+            eols = self._same.read(intake)
             if eols >= 0:
                 return eols
         if self._one is not None:
-            if self._one.take(intake):
+            if self._one.read(intake):
                 return 0
             self._failed += 1
             if self._failed > FAILURES:
@@ -136,9 +136,9 @@ class SendReader:
         # A block whose beginning has come before is not held against patterns again with each octet that comes.
         if not self._layouts or (intake.resumed and not intake.pos):
             return -1
-        return self._take(intake, burst)
+        return self._read_known(intake, burst)
 
-    def _take(self, intake: Intake, burst: int) -> int:
+    def _read_known(self, intake: Intake, burst: int) -> int:
         """Frames of known layouts, one after another."""
         data, end, at = intake.data, intake.end, intake.pos
         longest, large, most = self._longest, self._settings.large_body_bytes, self._settings.max_frame_bytes

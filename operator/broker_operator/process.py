@@ -21,24 +21,24 @@ from .copies.restores import Restores
 from .etcd.etcd_reconciler import EtcdReconciler
 from .kube.applying import Applier, owner_of
 from .kube.bundles import LABEL, Bundles
-from .kube.costs import COSTS, Costs
 from .kube.events import WARNING, Events, Told
 from .kube.informer import Informer
 from .kube.kube import Kube
 from .kube.made_secrets import MADE, MadeSecrets, Wanted
+from .kube.pod_deletion_cost import COSTS, Costs
 from .kube.workqueue import WorkQueue
 from .spec import names
 from .spec.model import BrokerSpec, Resource, Table
 from .spec.names import ACCEPTOR, ADDRESS, BACKUP, BROKER, RESTORE, USER, Id
 from .workloads.owners import Versions
 from .workloads.workloads import Workloads
-from .world import counts
+from .world import connection_counts
+from .world.address_traffic import Traffic
 from .world.connecting import Connections
 from .world.ownership import LOOK_S, Ownership
 from .world.resource_cache import ResourceCache, slim
-from .world.rounds import Rounds
+from .world.status_rounds import Rounds
 from .world.statuses import Statuses
-from .world.traffic import Traffic
 from .world.zones import ZONE, Zones, on_node
 
 log = logging.getLogger("stampede.operator")
@@ -157,7 +157,7 @@ class Operator:
 
     async def stop(self) -> None:
         self.ready = False
-        await self.queue.stop()  # first: whoever has the lease next may begin before all else has ended
+        await self.queue.stop()  # first: the operator that has the lease next may begin before all else has ended
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -217,7 +217,7 @@ class Operator:
         self.queue.add(Id(BUNDLE, id.namespace, id.name))
 
     def _on_secret(self, id: Id, _: Table) -> None:
-        """Whoever names this Secret looks at it again, a ConfigMap that it vouches for too."""
+        """Resources that name this Secret look at it again, a ConfigMap that it vouches for too."""
         if self.made is not None and id.namespace == self.made.id.namespace and id.name in self.made.names:
             self.queue.add(self.made.id)
         if any(Id("ConfigMap", id.namespace, id.name) in bundled for bundled in self._bundled):
@@ -242,7 +242,7 @@ class Operator:
             self.queue.add(broker._replace(kind=COSTS), CALM_S)
             for id in self._dependents(broker):
                 if id.kind == ACCEPTOR:
-                    self.queue.add(id, counts.EVERY_S)
+                    self.queue.add(id, connection_counts.EVERY_S)
         elif part in ("config", "managed"):
             if any(place.startswith(("quotas/", "bridges/")) for place in places):
                 self.queue.add(broker, CALM_S)
@@ -253,7 +253,7 @@ class Operator:
                 if not claimants:
                     self._sweep_of(broker.namespace, broker.name)
             if part == "managed":
-                # Whoever wants a place need not be whom its marker names: that one may have been made anew meanwhile.
+                # The resource that wants a place need not be the one its marker names: that may have been made anew.
                 self.queue.add(Id(SWEEP, broker.namespace, broker.name), CALM_S)
 
     def _dependents(self, broker: Id) -> list[Id]:
@@ -303,8 +303,8 @@ class Operator:
         if self.bundles.outdated(resource) or (named is not None and self.bundles.outdated(named)):
             return OUTDATED_S
         if id.kind == BROKER:
-            before = self.ownership.holds(id)
-            if not await self.ownership.take(resource):
+            before = self.ownership.owned(id)
+            if not await self.ownership.claim(resource):
                 await self.connections.drop(id)
                 return LOOK_S
             if not before:
@@ -339,7 +339,7 @@ class Operator:
                 await self.events.tell(broker.raw, Told(WARNING, "OwnerLost", why), owner)
 
     async def _kinds(self) -> list[str]:
-        """Those that this cluster has: where somebody else installs the kinds, newer ones may be missing."""
+        """Those that this cluster has: where an administrator installs the kinds, newer ones may be missing."""
         found = []
         for kind in names.PLURALS:
             if kind in names.LATER and not await self.kube.serves(names.API_VERSION, kind):

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 from broker.seams.entropy import token
 from broker.seams.files import OsFile, OsFiles, read_whole
 

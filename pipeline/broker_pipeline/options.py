@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 from broker.seams.files import read_whole
 
 from .errors import PipelineError

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import grpc
 
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 from broker.rpc.v1 import log_reads_pb2 as pb
 from broker.seams.clock import SystemClock
 

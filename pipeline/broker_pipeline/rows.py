@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 SCHEMA: Final = (
     "slot int, offset bigint, index int, epoch bigint, ts timestamp, event string, address string, queue string, "

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 from .consume import StampedeConsumer
 from .errors import PipelineError

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from broker.client import Client, ClientError, ConnectFailed, Message, ServerError, Subscription, connect
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 from broker.seams.clock import SystemClock
 
 from .ahead import Ahead

@@ -183,6 +183,34 @@ def test_a_class_name_means_one_thing():
         assert {name for name, n in names.items() if n > 1} == set(), "one of them wants another name"
 
 
+TAKES_OUT = re.compile(r"_?take_\w+$")
+SET_PHRASES = {"take_backup", "_take_over", "taken_over", "took", "took_long"}
+"""Their verb is the field's: to take a backup, to take over; and a step took so long."""
+
+
+def taking(tree: ast.Module) -> Iterator[str]:
+    """Functions that are called so and do something else than take out what they name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and re.match(r"_?(take[sn]?|took)(_|$)", node.name):
+            text = ast.get_docstring(node) or ""
+            if node.name not in SET_PHRASES and not (
+                TAKES_OUT.match(node.name) and text.startswith(("Takes out ", "Takes that out", "See "))
+            ):
+                yield node.name
+
+
+def test_it_sees_what_takes_something_else():
+    code = 'def take(x): pass\ndef take_x(self):\n    """Takes out the x."""\ndef _take_y(self):\n    """Reads."""\n'
+    assert list(taking(ast.parse(code))) == ["take", "_take_y"]
+
+
+def test_to_take_means_to_take_out():
+    """Else: enqueue, accept, receive, acquire, claim, read, pop, drain, apply, handle …"""
+    operator = {path.as_posix(): ast.parse(path.read_text()) for path in (BROKER.parent / "operator").rglob("*.py")}
+    found = {name: list(taking(tree)) for name, tree in {**TREES, **operator}.items()}
+    assert {name: some for name, some in found.items() if some} == {}
+
+
 ASKS_A_TEXT = re.compile(
     r"\b(?:why|text|reason|detail)\.(?:startswith|endswith|find)\(|\" in (?:why|reason|detail|str\(\w+\)|error\.args)\b"
 )

@@ -1,4 +1,4 @@
-"""Texts of others become numbers in one place, core/numbers.py: int() takes "1_0", "+5" and "٣", isdigit() "²".
+"""Texts of others become numbers in one place, core/strict_numbers.py: int() takes "1_0", "+5" and "٣", isdigit() "²".
 
 Rule: nothing else asks isdigit() and its like, and int() of what is not a number already stands below, with what makes
 sure that it is digits.
@@ -13,7 +13,7 @@ import pytest
 
 from tests.architecture.test_tidy import ROOT, TREES
 
-HOME = "broker/core/numbers.py"
+HOME = "broker/core/strict_numbers.py"
 ASKS = {"isdigit", "isdecimal", "isnumeric"}
 STANDING = [[ast.Name], [ast.Attribute], [ast.Subscript]]
 """Arguments of int() that compute nothing."""

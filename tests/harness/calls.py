@@ -26,7 +26,7 @@ from broker.app.standalone import Standalone
 from broker.config.settings import AdminSettings, EdgeSettings, JournalSettings, Settings
 from broker.edge.transport import fair_reading
 from broker.edge.transport.fair_reading import SHORT_FOR_S
-from broker.seams.steps import Mark, StepKindStats
+from broker.seams.loop_watchdog import Mark, StepKindStats
 
 WARM, COUNTED = 50, 200
 """Messages before counting begins, and counted ones."""

@@ -17,7 +17,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "engine.state.limits": ("engine/test_limits.py", "engine/test_admission.py"),
     "engine.dispatch.selective_dispatch": (
-        *("engine/test_selective_dispatch.py", "engine/test_message_groups.py", "engine/test_choosy_consumers.py"),
+        *("engine/test_selective_dispatch.py", "engine/test_message_groups.py", "engine/test_selective_consumers.py"),
         *("engine/test_eligibility.py", "engine/test_filters.py", "engine/test_prefilter.py"),
     ),
     "journal.recovery.recovery": ("journal/test_recovery.py", "journal/test_journal.py", "journal/test_stretches.py"),

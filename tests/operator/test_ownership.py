@@ -76,16 +76,16 @@ async def test_one_that_names_no_operator_is_taken_and_kept(setting):
     server, world, ownership = setting
     one = broker(world)
     address = world.put(raw(ADDRESS, brokerRef={"name": one.id.name}))
-    assert not ownership.holds(one.id) and ownership.others(address), "nothing is made of it before it is ours"
-    assert await ownership.take(one)
-    assert server.written == [ME] and ownership.holds(one.id) and not ownership.others(address)
-    assert await ownership.take(world.resources[one.id]) and server.written == [ME]
+    assert not ownership.owned(one.id) and ownership.others(address), "nothing is made of it before it is ours"
+    assert await ownership.claim(one)
+    assert server.written == [ME] and ownership.owned(one.id) and not ownership.others(address)
+    assert await ownership.claim(world.resources[one.id]) and server.written == [ME]
 
 
 async def test_a_resource_without_its_broker_is_everybodys(setting):
     _, world, ownership = setting
     assert not ownership.others(world.put(raw(ADDRESS, brokerRef={"name": "nowhere"})))
-    assert not ownership.holds(Id(BROKER, "shop", "nowhere"))
+    assert not ownership.owned(Id(BROKER, "shop", "nowhere"))
 
 
 async def test_another_operators_is_left_alone_while_its_lease_is_renewed(setting):
@@ -93,7 +93,7 @@ async def test_another_operators_is_left_alone_while_its_lease_is_renewed(settin
     one = broker(world, OTHER)
     for version in range(1, 5):
         server.leases[OTHER] = str(version)
-        assert not await ownership.take(one)
+        assert not await ownership.claim(one)
         server.clock.now += GONE_S
     assert not server.written
 
@@ -104,9 +104,9 @@ async def test_one_whose_operator_is_gone_is_taken_over_late(setting, version):
     one = broker(world, OTHER)
     server.leases[OTHER] = version
     for _ in range(3):
-        assert not await ownership.take(one)
+        assert not await ownership.claim(one)
         server.clock.now += GONE_S / 3
-    assert await ownership.take(one)
+    assert await ownership.claim(one)
     assert server.written == [ME] and server.told == ["OperatorChanged"]
 
 
@@ -115,6 +115,6 @@ async def test_an_operator_whose_lease_may_not_be_read_lives(setting):
     one = broker(world, OTHER)
     server.refuses = 403
     for _ in range(3):
-        assert not await ownership.take(one)
+        assert not await ownership.claim(one)
         server.clock.now += GONE_S
     assert not server.written

@@ -42,7 +42,7 @@ def test_an_incomplete_copy_counts(monkeypatch):
         run(self, numbers)
 
     monkeypatch.setattr(RecoveryScan, "run", trusting)
-    monkeypatch.setattr(RecoveryScan, "_take_mark", without_seeding(RecoveryScan._take_mark))
+    monkeypatch.setattr(RecoveryScan, "_read_mark", without_seeding(RecoveryScan._read_mark))
     assert found_by() is not None
 
 

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter, OrderedDict
 from typing import Any, Final
 
-from broker.admin.desk import letters
+from broker.admin.desk import shown_messages
 from broker.admin.desk.desk import Desk, Errand, ErrandFeed
 from broker.core.message import Run
 from broker.seams.clock import Clock
@@ -20,7 +20,7 @@ from broker.seams.entropy import token
 from broker.selector import compile
 
 from .access import Who
-from .acting import both, by_slot
+from .actions import both, by_slot
 from .calls import ApiOp, Call, named
 from .params import Param
 from .ports import Answer, Missing
@@ -116,7 +116,7 @@ class Browsing:
                     break
                 slot, run = found
                 some = min(len(run.ids), query["limit"] - len(rows), PIECE)
-                rows += [letters.row(slot, run, at, query["preview"], query["raw"]) for at in range(some)]
+                rows += [shown_messages.row(slot, run, at, query["preview"], query["raw"]) for at in range(some)]
                 if some < len(run.ids):
                     look.put_back(run.cut(slice(some, None)))
                 await asyncio.sleep(0)
@@ -139,7 +139,7 @@ class Browsing:
 
     async def message(self, call: Call) -> Any:
         slot, run = await self.one(call.who, call.path["queue"], call.path["id"])
-        return letters.row(slot, run, 0, 1024 * 1024, True)
+        return shown_messages.row(slot, run, 0, 1024 * 1024, True)
 
     async def one(self, who: Who, queue: str, id: str) -> tuple[int, Run]:
         """One message, first of its run. Raises Problem."""
@@ -175,14 +175,14 @@ class Browsing:
 
     async def _grouped(self, rows: list[Answer]) -> tuple[list[Answer], int, bool]:
         """Of the parts of one queue: its dead letters by origin, how many were looked at, and were that all."""
-        counts: Counter[letters.DeadLetterOrigin] = Counter()
+        counts: Counter[shown_messages.DeadLetterOrigin] = Counter()
         look = _Look(self._desk, "", list(rows), None, [])
         seen = 0
         try:
             while seen < LOOKED and (found := await look.next()) is not None:
                 run = found[1]
                 for at in range(len(run.ids)):
-                    counts[letters.origin(run, at)] += 1
+                    counts[shown_messages.origin(run, at)] += 1
                     if not at % PIECE:
                         await asyncio.sleep(0)
                 seen += len(run.ids)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from broker.core.errors import RefusedError
+from broker.seams.loop_watchdog import StepKindStats, portion
 from broker.seams.read_turns import ReadTurns
-from broker.seams.steps import StepKindStats, portion
 
 from . import audit
 from .access import SAFE, Gate, Who

@@ -11,7 +11,7 @@ from typing import Any
 
 from broker.core.errors import BrokerError
 from broker.core.ids import SLOTS
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 from .calls import ApiOp, Call
 from .params import Param

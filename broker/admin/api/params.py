@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from broker.core.numbers import integer
 from broker.core.pages import MOST
+from broker.core.strict_numbers import integer
 
 from .problems import Problem, bad_value
 

@@ -10,7 +10,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import Any
 
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 from broker.engine.address.address_settings import first_said
 from broker.owner.shard.views import SORTS
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from broker.admin.desk.desk import Desk
 from broker.config.settings import AdminSettings
 from broker.seams.clock import Clock
-from broker.seams.steps import StepKindStats
+from broker.seams.loop_watchdog import StepKindStats
 
 from .access import Gate
-from .acting import Acting
+from .actions import Acting
 from .browsing import Browsing
 from .calls import ApiOp, Call, Caller
 from .cluster_map import ClusterMap

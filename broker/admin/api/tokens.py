@@ -30,7 +30,7 @@ class TokenHandlers:
                   self.create, "NewToken", body=(Param("name", "who uses it", required=True),
                                     Param("groups", "what it may do: groups, as of a user", "texts", required=True)),
                   administrators=True, status=201),
-            ApiOp("DELETE", "/tokens/{token}", "revoke-token", "Whoever uses it is a stranger from now on.",
+            ApiOp("DELETE", "/tokens/{token}", "revoke-token", "A client that uses it is a stranger from now on.",
                   self.revoke, "Removed", administrators=True),
         ]  # fmt: skip
 

@@ -30,7 +30,7 @@ from ..api.access import Gate, Who
 from ..api.calls import ApiOp, Call
 from ..api.params import read
 from ..api.problems import Problem, bad_value, unknown
-from ..desk import letters
+from ..desk import shown_messages
 from ..desk.desk import Desk
 from .scheduler_messages import SchedulerMessages
 from .statistics_messages import StatisticsMessages
@@ -155,7 +155,8 @@ class MessageManagement:
         if "correlation-id" in request.headers:
             headers["correlation-id"] = request.headers["correlation-id"]
         body = msgspec.json.encode([result])
-        run = letters.made({**headers, "content-type": "application/json", "content-length": str(len(body))}, body,
+        head = {**headers, "content-type": "application/json", "content-length": str(len(body))}
+        run = shown_messages.made(head, body,
                            durable=False, priority=4)  # fmt: skip
 
         def publish(session: int, seq: int) -> Command:

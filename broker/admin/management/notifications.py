@@ -28,7 +28,7 @@ from broker.core.metrics import Metric
 from broker.core.notices import ADVISORIES, NOTIFICATIONS, Notice, NoticeKind
 from broker.core.virtual_host import split
 
-from ..desk import letters
+from ..desk import shown_messages
 from ..desk.desk import Desk
 from .destination_watch import DestinationWatch
 
@@ -121,7 +121,7 @@ class Notifications:
                         await self._publish(errand.ask, address, headers, body)
 
     async def _publish(self, ask: Callable[..., object], address: str, headers: dict[str, str], body: bytes) -> None:
-        run = letters.made(headers, body, durable=False, priority=4)
+        run = shown_messages.made(headers, body, durable=False, priority=4)
 
         def publish(session: int, seq: int) -> Command:
             return Publish(slot_of(address), session, seq, address, Routing.MULTICAST, run, None, True)

@@ -17,14 +17,14 @@ from broker.core.address import RECURRING
 from broker.core.commands import Act, Command, Manage, Publish
 from broker.core.errors import Code, RefusedError
 from broker.core.management import ManagementRequest
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 from broker.core.virtual_host import VirtualHost, whose
 from broker.engine.publishing.recurrence import Recurrence, split
 from broker.selector.heads import text
 
 from ..api import audit
 from ..api.access import Who
-from ..desk import letters
+from ..desk import shown_messages
 from ..desk.desk import Desk, Errand
 
 ACTION, JOB, START, END = "AMQ_SCHEDULER_ACTION", "scheduledJobId", "ACTION_START_TIME", "ACTION_END_TIME"
@@ -89,7 +89,7 @@ class SchedulerMessages:
             raise RefusedError(Code.MISSING_HEADER, f"{ACTION}:BROWSE needs reply-to", "reply-to")
         with self._desk.errand() as errand:
             async for job in self._jobs(who, request.host, first, last):
-                run = letters.made(*_told(job, request.headers), durable=False, priority=4)
+                run = shown_messages.made(*_told(job, request.headers), durable=False, priority=4)
 
                 def publish(session: int, seq: int, run: Any = run) -> Command:
                     return Publish(to.slot, session, seq, to.address, to.routing, run, to.queue, to.create)
@@ -151,7 +151,7 @@ async def _of(errand: Errand, slot: int, queue: str) -> AsyncIterator[ScheduledJ
     feed = await errand.subscribe(slot, queue, queue, None, browse=True)
     while (run := await feed.next()) is not None:
         for at, id in enumerate(run.ids):
-            again, message = split(letters.stored(run, at))
+            again, message = split(shown_messages.stored(run, at))
             if again is not None:
                 yield ScheduledJob(slot, queue, id, run.due, again, message)
         await asyncio.sleep(0)

@@ -21,7 +21,7 @@ from broker.core.virtual_host import VirtualHost
 
 from ..api.access import Who
 from ..api.problems import Problem
-from ..desk import letters
+from ..desk import shown_messages
 from ..desk.desk import Desk
 
 BROKER: Final = STATISTICS + "Broker"
@@ -56,7 +56,7 @@ class StatisticsMessages:
         if "correlation-id" in headers:
             told["correlation-id"] = headers["correlation-id"]
         told["content-length"] = str(len(body))
-        run = letters.made(told, body, durable=False, priority=4)
+        run = shown_messages.made(told, body, durable=False, priority=4)
 
         def publish(session: int, seq: int) -> Command:
             return Publish(to.slot, session, seq, to.address, to.routing, run, to.queue, to.create)

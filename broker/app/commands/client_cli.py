@@ -233,7 +233,7 @@ def receive(
             ) as subscription,
         ):
             settle = None if ack == "auto" else Settling(count - window if count else None)
-            return await _take(subscription, count, timeout, Printer(output, style), settle)
+            return await _receive(subscription, count, timeout, Printer(output, style), settle)
 
     run(work())
 
@@ -253,7 +253,7 @@ def browse(
             opener(**connection)() as client,
             client.subscribe(destination, browse=True, headers=dict(headers)) as subscription,
         ):
-            return await _take(subscription, 0, None, Printer(output, style), None)
+            return await _receive(subscription, 0, None, Printer(output, style), None)
 
     run(work())
 
@@ -284,7 +284,7 @@ class Settling:
             await message.ack(receipt=True)
 
 
-async def _take(
+async def _receive(
     subscription: Subscription, count: int, timeout: float | None, printer: Printer, settling: Settling | None
 ) -> int:
     taken = 0

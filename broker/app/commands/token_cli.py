@@ -42,5 +42,5 @@ def list_(url: str, login: str | None, output: str) -> None:
 @api_options
 @click.argument("name")
 def revoke(url: str, login: str | None, output: str, name: str) -> None:
-    """Whoever uses it is a stranger from now on."""
+    """A client that uses it is a stranger from now on."""
     dumped(AdminApi(url, login).call("DELETE", f"/tokens/{part(name)}"), output)

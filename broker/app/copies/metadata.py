@@ -14,8 +14,8 @@ import msgspec
 
 from broker.cluster.keys import Keys, escape, last_part
 from broker.core.errors import JournalError
-from broker.core.numbers import natural
 from broker.core.slots import Member, SlotRecord
+from broker.core.strict_numbers import natural
 from broker.metadata.port import Metadata, Put
 
 _FORMAT: Final = 1

@@ -1,7 +1,7 @@
 """The parent of edge processes, put together: it owns all slots, and has an edge of its own for bridges and operators.
 
 Rule: only wiring, and the answers of all processes as one. Whatever one process does without edges it does with them,
-or refuses by name (start.py).
+or refuses by name (worker_settings.py).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from broker.owner.commit.io_thread import Io
 from broker.owner.shard.shard import Shard
 from broker.seams.clock import Clock, Later, Schedule
 
-from .crew import Crew
 from .registry import PARENT, IdRegistry, ProcessClientIds, Registry
-from .start import SOCKET, changed, on_one_machine, settings_for
+from .supervisor import Supervisor
+from .worker_settings import SOCKET, changed, on_one_machine, settings_for
 
 EPOCH: Final = 1
 
@@ -78,7 +78,7 @@ class EdgeProcesses:
         self._registry = Registry(ids, names, self.tokens)
         self.server: LinkServer
         self._edge: Edge
-        self._crew: Crew
+        self._crew: Supervisor
         self._gathered: list[Metric] = []
 
     def own(
@@ -108,7 +108,9 @@ class EdgeProcesses:
         for slot in range(SLOTS):
             self.server.serve(slot, EPOCH)
         path = os.path.abspath(os.path.join(settings.data, SOCKET))
-        self._crew = Crew(self.server, self._registry, self._clock, path, self._settings_of, self._managed, self._fail)
+        self._crew = Supervisor(
+            self.server, self._registry, self._clock, path, self._settings_of, self._managed, self._fail
+        )
 
     async def start(self, listeners: Listeners) -> None:
         """Returns when all serve. Raises ConfigError."""

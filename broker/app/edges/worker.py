@@ -24,11 +24,11 @@ from broker.core.ids import SLOTS
 from broker.core.memory import NEVER, Memory
 from broker.core.metrics import Metric
 from broker.edge.access.auth import FileAuthenticator, make_authenticator
+from broker.edge.access.external_logins import ExternalLogins
 from broker.edge.access.listener import Listeners, listen_host
-from broker.edge.access.outside import Outside
+from broker.edge.connection_views import Clients
 from broker.edge.destinations.directory import AskedNames, Directory, LocalClientIds
 from broker.edge.edge import Edge
-from broker.edge.portrait import Clients
 from broker.edge.transport.channel import number_connections
 from broker.edge.transport.timers import TimerWheel
 from broker.link.bodies.body_spool import BodySpool
@@ -38,18 +38,18 @@ from broker.rpc.framed import FramedDialer
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import number, token
 from broker.seams.files import temporary_file
+from broker.seams.loop_watchdog import portion
 from broker.seams.memory import growth
-from broker.seams.steps import portion
 from broker.seams.stream import Ended
 
 from ..process import process
-from ..process.bounds import fitted
-from ..process.drained import drained
+from ..process.graceful_stop import drained
 from ..process.logs import set_up
+from ..process.memory_bounds import fitted
+from .control_stream import TALK_SERVICE, ControlStream, Parted
+from .parent_services import ParentNames, ParentTokens, client_ids, manage
 from .registry import ProcessClientIds
-from .shared import TalkNames, TalkTokens, client_ids, manage
-from .start import Entry, WorkerStart, with_changed
-from .talk import TALK_SERVICE, Parted, Talk
+from .worker_settings import Entry, WorkerStart, with_changed
 
 log = logging.getLogger("stampede.edge")
 
@@ -72,7 +72,7 @@ class EdgeWorker:
         self.clock = SystemClock()
         self.failed: asyncio.Future[str] = self.loop.create_future()
         self.memory = Memory(limit, growth()) if limit > 0 else Memory()
-        self._talk = Talk(self._asked, self._parted)
+        self._talk = ControlStream(self._asked, self._parted)
         self._dialer = FramedDialer(self.loop)
         self._io = IoThread(self.loop, "bodies")
         self._stopping = False
@@ -105,7 +105,7 @@ class EdgeWorker:
         start = self._start
         policy = settings.edge.client_id_in_use
         self._ids = client_ids(self._talk, policy)
-        self._asked_names = AskedNames(TalkNames(self._talk))
+        self._asked_names = AskedNames(ParentNames(self._talk))
         directory = Directory(self._ids or LocalClientIds(policy), self._asked_names)
         self.beats = TimerWheel(self.loop)
         most = settings.cluster.kept_body_bytes
@@ -116,15 +116,15 @@ class EdgeWorker:
         )  # fmt: skip
         self.auth: FileAuthenticator = make_authenticator(settings)
         edge = self.edge = Edge(
-            settings, self.port, self.clock, self.beats, self.auth, token(4), directory, TalkTokens(self._talk),
+            settings, self.port, self.clock, self.beats, self.auth, token(4), directory, ParentTokens(self._talk),
             self.memory,
         )  # fmt: skip
-        self._outside = Outside(settings, self.clock, edge.reconsider, edge.marks)
+        self._outside = ExternalLogins(settings, self.clock, edge.reconsider, edge.marks)
         edge.known_outside(self._outside)
         edge.quotas.shared_by(start.count, start.number - 1)
         edge.managed_by(partial(manage, self._talk))
         self._outside.start()
-        sockets = {name: [_taken(fd) for fd in fds] for name, fds in start.sockets.items()}
+        sockets = {name: [_adopted(fd) for fd in fds] for name, fds in start.sockets.items()}
         host = listen_host(settings.edge, self.auth.has_users)
         self.listeners = Listeners(edge, settings, self.loop, host, self.auth.has_users, sockets)
         self._clients = Clients(edge, self.listeners.rows)
@@ -223,7 +223,7 @@ class EdgeWorker:
         os._exit(1)
 
 
-def _taken(fd: int) -> socket.socket:
+def _adopted(fd: int) -> socket.socket:
     sock = socket.socket(fileno=fd)
     sock.setblocking(False)
     return sock

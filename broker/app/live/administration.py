@@ -30,8 +30,8 @@ from broker.core.virtual_host import HOST, VirtualHost, split
 from broker.edge.access.auth import Authenticator, refusal
 from broker.edge.access.client_ids import fronts
 from broker.edge.access.listener import Listeners
+from broker.edge.connection_views import Clients
 from broker.edge.edge import Edge
-from broker.edge.portrait import Clients
 from broker.edge.rights.permissions import Permissions
 from broker.edge.session.compressing import Inflating, length_of
 from broker.edge.transport.channel import next_connection_id

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.edge.access.auth import ANONYMOUS
 from broker.edge.edge import Edge
-from broker.edge.transport.inside import InsideChannel
+from broker.edge.transport.in_process_channel import InProcessChannel
 
 if TYPE_CHECKING:
     from broker.bridge.ends import Inside
@@ -20,6 +20,6 @@ def inside_of(edge: Edge) -> Inside:
     """Connections to this edge."""
 
     def opened(bridge: str, user: str) -> Transport:
-        return InsideChannel(edge, bridge, user or ANONYMOUS.name).pipe
+        return InProcessChannel(edge, bridge, user or ANONYMOUS.name).pipe
 
     return opened

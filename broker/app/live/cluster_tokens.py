@@ -15,7 +15,7 @@ from broker.cluster.config_writer import ConfigWriter, Table
 from broker.core.errors import ConfigError
 from broker.seams.clock import SystemClock
 
-from .live_tokens import MOST, fresh, hashed, refuse_groups, taken
+from .live_tokens import MOST, fresh, hashed, name_in_use, refuse_groups
 
 
 class ClusterTokens:
@@ -52,7 +52,7 @@ class ClusterTokens:
 
         def made(stored: Table | None) -> Table:
             if stored is not None:
-                raise ConfigError(taken(name))
+                raise ConfigError(name_in_use(name))
             return dict(msgspec.to_builtins(entry))
 
         await self._writer.edit(self._writer.keys.token(name), made)

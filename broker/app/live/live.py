@@ -46,7 +46,7 @@ from ..process.process import within
 from ..process.processes import serving
 from .live_users import LiveUsers
 from .shrinking import refuse_shrinking
-from .whole import Whole
+from .uncancelled import Uncancelled
 
 log = logging.getLogger("stampede")
 
@@ -82,7 +82,7 @@ class LiveSettings:
             )  # fmt: skip
         self._applied = tables_of(self.settings)
         self._refusing: Callable[[Settings, Settings], None] = lambda before, after: None
-        self._whole = Whole()
+        self._whole = Uncancelled()
 
     def use(self, apply: Callable[[Settings], Awaitable[None]], people: LiveUsers) -> None:
         """The broker that uses them is there."""
@@ -156,7 +156,7 @@ class LiveSettings:
             del entries[entry]
         aside = {place: why for place, why in self.aside.items() if place != (table, entry)}
         after = with_tables(self.settings, {**tables, table: entries})
-        await self._take(changes, self._file, after, aside)
+        await self._adopt(changes, self._file, after, aside)
         return before
 
     async def reload(self) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class LiveSettings:
     async def _reload(self, source: SettingsSource) -> dict[str, Any]:
         before = tables_of(self.settings)
         read = await asyncio.to_thread(self._read, source)
-        await self._take(self._changes, read.file, read.after, read.aside)
+        await self._adopt(self._changes, read.file, read.after, read.aside)
         self.restart, self._origins = read.restart, read.origins
         changed = await asyncio.to_thread(differing, before, tables_of(self.settings))
         log.info("settings were read again: %d entries are others now", len(changed))
@@ -220,7 +220,7 @@ class LiveSettings:
         except ConfigError as error:
             log.error("the settings are as they were: %s", error)
 
-    async def _take(self, changes: Changes, file: Settings, after: Settings, aside: Aside) -> None:
+    async def _adopt(self, changes: Changes, file: Settings, after: Settings, aside: Aside) -> None:
         """These are the changes, that is what they are laid over, and what comes out: from when this returns. Raises
         ConfigError."""
         if changes.count() > MOST:

@@ -22,7 +22,7 @@ from broker.seams.clock import SystemClock
 from broker.seams.entropy import token
 from broker.seams.files import read_whole, replace_whole
 
-from .whole import Whole
+from .uncancelled import Uncancelled
 
 FILE = "tokens.json"
 PREFIX = "stampede_"
@@ -43,7 +43,7 @@ class LiveTokens:
         self._path = os.path.join(data, FILE)
         self._tokens: Mapping[str, KeptToken] = self._read()
         self._names = _by_hash(self._tokens)
-        self._whole = Whole()
+        self._whole = Uncancelled()
 
     def _read(self) -> dict[str, KeptToken]:
         try:
@@ -76,7 +76,7 @@ class LiveTokens:
 
     async def _create(self, name: str, groups: Sequence[str], by: str) -> str:
         if name in self._tokens:
-            raise ConfigError(taken(name))
+            raise ConfigError(name_in_use(name))
         if len(self._tokens) >= MOST:
             raise ConfigError(f"There are {MOST} tokens, which is the most; revoke some.")
         secret = fresh()
@@ -124,6 +124,6 @@ def refuse_groups(groups: Sequence[str]) -> tuple[str, ...]:
     return tuple(checked_groups(groups))
 
 
-def taken(name: str) -> str:
+def name_in_use(name: str) -> str:
     """Why a token is not made."""
     return f"There is a token {name!r} already; revoke it first, or take another name."

@@ -16,7 +16,7 @@ from broker.core.virtual_host import HOST
 from broker.edge.access.users import add_user, checked_groups, load_users, remove_user, set_groups
 from broker.seams.passcodes import SHORT, weakness
 
-from .whole import Whole
+from .uncancelled import Uncancelled
 
 
 class LiveUsers:
@@ -27,7 +27,7 @@ class LiveUsers:
         self._path = path
         self._heed = heed
         self._administrators = administrators
-        self._whole = Whole()
+        self._whole = Uncancelled()
 
     async def all(self) -> Mapping[str, Sequence[str]]:
         """Names and groups. Raises ConfigError."""

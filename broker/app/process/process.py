@@ -21,7 +21,7 @@ from broker.seams.files import open_file_limit
 from broker.seams.memory import keep_free
 
 from .garbage import collect_rarely
-from .witness import Witness
+from .stall_detector import StallDetector
 
 log = logging.getLogger("stampede")
 
@@ -77,7 +77,7 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
     loop.add_signal_handler(signal.SIGHUP, hung_up.set)
     process = make(settings)
     stop = asyncio.Event()
-    witness = Witness(loop, SystemClock.monotonic)
+    witness = StallDetector(loop, SystemClock.monotonic)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if not await _started(process, stop):

@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.config.settings import Settings
 from broker.core.errors import ConfigError
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 AUTO: Final = "auto"
 MOST: Final = 64

@@ -15,7 +15,7 @@ from typing import Any
 
 from broker.core.client_id_holders import REFUSE, ClientIdHolder, ClientIdHolders, in_use
 from broker.core.errors import Code, RefusedError
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 from ..tasks import Tasks, heed
 from .redis_link import RETRY_S, RedisAway, RedisLink

@@ -59,7 +59,7 @@ class RedisTokens:
                 wanted, self._wanted = self._wanted, []
                 given: list[int | None]
                 try:
-                    given = await self._link.ask(partial(self._take, wanted))
+                    given = await self._link.ask(partial(self._acquire, wanted))
                 except RedisAway:
                     given = [None] * len(wanted)
                 for (*_, granted), count in zip(wanted, given, strict=True):
@@ -67,7 +67,7 @@ class RedisTokens:
         finally:
             self._asking = False
 
-    async def _take(self, wanted: list[Lease], client: Any) -> list[int | None]:
+    async def _acquire(self, wanted: list[Lease], client: Any) -> list[int | None]:
         async with client.pipeline(transaction=False) as pipe:
             for name, rate, most, want, _ in wanted:
                 pipe.eval(_TAKE, 1, f"{self._link.prefix}rate:{name}", rate, most, want, IDLE_MS)

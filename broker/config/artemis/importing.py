@@ -161,7 +161,7 @@ REWRITTEN: dict[str, Callable[[str], str]] = {
 """Field → how Artemis' text becomes ours, where that is not the same text."""
 
 
-def _take(table: str, name: str, fields: Mapping[str, str], about: Mapping[str, Element], found: Imported) -> None:
+def _add_entry(table: str, name: str, fields: Mapping[str, str], about: Mapping[str, Element], found: Imported) -> None:
     """Adds to an entry what its elements say. `fields`: Artemis' name → ours."""
     for known, element in about.items():
         ours = fields[known]
@@ -262,7 +262,7 @@ def _address_settings(section: Element, found: Imported) -> None:
         if found.misread(element.attributes.get("match", "")):
             found.note(element, "a word of it is a wildcard here and was none there", _title(element))
             continue
-        _take(ADDRESSES, match, ADDRESS, said, found)
+        _add_entry(ADDRESSES, match, ADDRESS, said, found)
         _check_entry(ADDRESSES, match, element, found)
 
 
@@ -312,7 +312,7 @@ def _queue(element: Element, address: str, routing: str, found: Imported) -> Non
             durable, "the queue itself is always kept; its messages are by their persistent header", f"queue {name!r}"
         )
     found.entry(QUEUES, name).update(address=address, routing=routing)
-    _take(QUEUES, name, QUEUE, said, found)
+    _add_entry(QUEUES, name, QUEUE, said, found)
     _check_entry(QUEUES, name, element, found)
 
 
@@ -330,7 +330,7 @@ def _diverts(section: Element, found: Imported) -> None:
         if not name or "address" not in said or "forwarding-address" not in said:
             found.note(element, "it needs name, address and forwarding-address", _title(element))
             continue
-        _take(DIVERTS, name, DIVERT, said, found)
+        _add_entry(DIVERTS, name, DIVERT, said, found)
         _check_entry(DIVERTS, name, element, found)
 
 
@@ -387,7 +387,7 @@ def _permissions(element: Element, found: Imported) -> None:
         type, roles = child.attributes.get("type", "?"), child.attributes.get("roles", "")
         if child.name == "permission" and type in PERMISSION:
             said = _worded(type, ",".join(filter(None, map(str.strip, roles.split(",")))), child.line)
-            _take(PERMISSIONS, match, PERMISSION, {type: said}, found)
+            _add_entry(PERMISSIONS, match, PERMISSION, {type: said}, found)
         else:
             why = PERMISSION_WITHOUT.get(type, "unknown to this importer")
             found.note(child, why, f"{type} of {_title(element)}")
@@ -428,7 +428,7 @@ def _broker_wide(core: Element, found: Imported) -> None:
     for name in found.tables.get(ACCEPTORS, {}):
         acceptor = found.tables[ACCEPTORS][name]
         if ttl is not None and "connection_ttl_ms" not in acceptor:
-            _take(ACCEPTORS, name, {"connection-ttl-override": "connection_ttl_ms"}, {ttl.name: ttl}, found)
+            _add_entry(ACCEPTORS, name, {"connection-ttl-override": "connection_ttl_ms"}, {ttl.name: ttl}, found)
         if core.said("populate-validated-user").lower() == "true":
             acceptor["validated_user"] = True
 

@@ -7,7 +7,7 @@ Rule: as checks.py.
 from __future__ import annotations
 
 from broker.core.errors import ConfigError
-from broker.seams.web import is_safe, is_safe_ldap
+from broker.seams.http_client import is_safe, is_safe_ldap
 
 from ..acceptor import AcceptorSettings
 from ..logins.hook import HookSettings

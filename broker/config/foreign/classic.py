@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
 from broker.core.errors import ConfigError
-from broker.core.numbers import integer, natural
+from broker.core.strict_numbers import integer, natural
 
 from ..artemis.importing import ACCEPTORS, ADDRESSES, DIVERTS, PERMISSIONS, QUEUES, Imported, around, close
 from ..artemis.xml_tree import Element

@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from broker.core.errors import ConfigError
-from broker.core.numbers import age_ms
+from broker.core.strict_numbers import age_ms
 from broker.core.virtual_host import HOST, NAME
 
 from ..artemis.importing import Imported, Note

@@ -22,8 +22,8 @@ from broker.wire.rules import Leniency
 
 from ..destinations.dialect import Dialect, Homes
 from ..destinations.dialects import Match, choose
-from ..destinations.near import Near
 from ..destinations.send_route import RouteCache
+from ..destinations.zone_affinity import ZoneAffinity
 from .login_places import Strangers
 
 
@@ -137,7 +137,7 @@ class Entrances:
         delimiter: str = ".",
         match: Match = lambda address: AddressSettings(),
         edge: EdgeSettings | None = None,
-        near: Near | None = None,
+        near: ZoneAffinity | None = None,
     ) -> None:
         edge = edge or EdgeSettings()
         self.homes = Homes()

@@ -28,7 +28,7 @@ from broker.seams.files import fingerprint, mode
 from broker.seams.passcodes import verify
 
 from ..transport.channel import Channel
-from ..transport.shares import network
+from ..transport.fair_places import network
 from ..transport.tcp import peer_host
 from .login_queue import MAX_PENALTY_S, Check, LoginQueue, Pair, Penalties
 from .users import MAX_NAME, User, load_users
@@ -51,17 +51,17 @@ NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$CMSi/7T1O4+zMepg9erLiA$Otn1HF/Z7t6wMYJi
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody who may use the broker."""
+    """A user who may use the broker."""
 
     name: str
     groups: tuple[str, ...] = ()
     mark: int = field(default=0, compare=False, repr=False)
-    """Of the hash that the passcode was right for: see Authenticator.holds. BY_NAME: of none, the name alone counts.
-    Means nothing in another process."""
+    """Of the hash that the passcode was right for: see Authenticator.still_valid. BY_NAME: of none, the name alone
+    counts. Means nothing in another process."""
     until: float = field(default=0.0, compare=False)
     """When the login ends by itself, on the monotonic clock; 0: never."""
     outside: bool = field(default=False, compare=False)
-    """Of no table of users: the groups are those that are said here, and the mark is outside.py's."""
+    """Of no table of users: the groups are those that are said here, and the mark is external_logins.py's."""
 
 
 BY_NAME = 0
@@ -87,7 +87,7 @@ class Authenticator(Protocol):
         """This user, for who need not say a passcode (default_user of an acceptor). None: there is none."""
         ...
 
-    def holds(self, user: str, mark: int) -> bool:
+    def still_valid(self, user: str, mark: int) -> bool:
         """Would this login (Principal.mark) still be right."""
         ...
 
@@ -138,7 +138,7 @@ class TableAuthenticator:
         self._users = dict(users)
         self._rounds = _rounds(self._users)
         self._groups: frozenset[str] | None = None
-        """Of all users, once somebody has asked."""
+        """Of all users, once one has been asked for."""
         self._open_when_empty = open_when_empty
         self._shared = shared
         self._key = token(32).encode()
@@ -170,7 +170,7 @@ class TableAuthenticator:
         self._right = {
             digest: Principal(known.name, self.groups(known.name), known.mark)
             for digest, known in self._right.items()
-            if self.holds(known.name, known.mark)
+            if self.still_valid(known.name, known.mark)
         }
         # A check under way is of the old users; nobody new may join it.
         self._checks.clear()
@@ -210,7 +210,7 @@ class TableAuthenticator:
         found = self._users.get(user)
         return Principal(found.name, found.groups, BY_NAME) if found is not None else None
 
-    def holds(self, user: str, mark: int) -> bool:
+    def still_valid(self, user: str, mark: int) -> bool:
         if not self.has_users:
             return user == ANONYMOUS.name
         found = self._users.get(user)
@@ -233,8 +233,8 @@ class TableAuthenticator:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _check(self, login: str, passcode: str, pair: Pair, paid: bool) -> Principal | None:
-        """One argon2 check per login and passcode at a time; whoever asks for the same waits for it. paid: the pair has
-        served a penalty for it."""
+        """One argon2 check per login and passcode at a time; a login that asks for the same waits for it. paid: the
+        pair has served a penalty for it."""
         digest = self._digest(login, passcode)
         known = self._right.get(digest)
         if known is not None:
@@ -404,7 +404,7 @@ class FileAuthenticator(TableAuthenticator):
             log.error("the changed users file is not usable, the users from before stay: %s", error)
             return
         self._gone = (self._gone or set()) | self.replace(users)
-        # Whoever has users does not mean to open the broker when he takes the last one away.
+        # An operator who has users does not mean to open the broker when he takes the last one away.
         self._open_when_empty = self._open_when_empty and not users
         log.info("users reloaded from %s: %d", self._path, len(users))
         self._warn()

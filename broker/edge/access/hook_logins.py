@@ -8,7 +8,7 @@ Both are asked and answer alike:
 `groups` and `valid_s` may be missing: in none, and valid until the connection ends. What is not such an answer, or no
 answer at all, lets nobody in.
 
-Rule: asked in threads (outside_checks.py). Only `allow: true` is a yes. That nobody answers is no wrong passcode: it
+Rule: asked in threads (external_checks.py). Only `allow: true` is a yes. That nobody answers is no wrong passcode: it
 earns no wait. Passcodes are never kept, logged or told.
 """
 
@@ -26,12 +26,12 @@ from broker.config.ports import prefixes
 from broker.core.errors import Code, ConfigError, RefusedError
 from broker.core.virtual_host import HOST, VirtualHost
 from broker.seams.clock import Clock
-from broker.seams.web import post
+from broker.seams.http_client import post
 
 from ..transport.channel import Channel
 from ..transport.tcp import peer_host
 from .auth import Principal, refusal
-from .outside_checks import OutsideChecks
+from .external_checks import ExternalChecks
 from .users import TooManyGroupsError, counts_in, is_name, outside_groups
 
 log = logging.getLogger("stampede.edge")
@@ -86,7 +86,7 @@ class HookLogins:
     def __init__(self, tables: Mapping[str, Mapping[str, Any]], clock: Clock) -> None:
         """Raises ConfigError."""
         self._clock = clock
-        self._checks = OutsideChecks(clock, THREADS, "hook")
+        self._checks = ExternalChecks(clock, THREADS, "hook")
         self._hooks = [Hook(name, HookSettings(**table)) for name, table in tables.items()]
         self._marks = frozenset(hook.mark for hook in self._hooks)
         self._told: dict[str, str] = {}
@@ -106,7 +106,7 @@ class HookLogins:
         check = partial(self._judge, hook, asked, host)
         return await self._checks.run(login, channel, _secret(login, passcode, host, channel), check, keep_s)
 
-    def holds(self, mark: int) -> bool:
+    def still_valid(self, mark: int) -> bool:
         """What a hook has let in holds as long as it said (Principal.until)."""
         return mark in self._marks
 

@@ -4,7 +4,7 @@ A user who is logged in is looked for again from time to time. One who is gone f
 more (a disabled account), is in other groups or has another passcode (`changed_attribute`) loses his connections; while
 the directory cannot be reached all sessions stay, and no user comes in whose passcode was not found right a moment ago.
 
-Rule: the directory is asked in threads (outside_checks.py). A login never stands in a filter or DN unescaped, and an
+Rule: the directory is asked in threads (external_checks.py). A login never stands in a filter or DN unescaped, and an
 empty passcode never reaches a server, as LDAP takes that for "nobody in particular" and says yes. That a server is away
 is no wrong passcode: it earns no wait. Passcodes are never kept, logged or told.
 """
@@ -32,8 +32,8 @@ from broker.seams.threads import WaitingThreads
 
 from ..transport.channel import Channel
 from .auth import Principal, refusal
+from .external_checks import ExternalChecks
 from .ldap_directory import LdapDirectory, Person, UnansweredError, Unreachable
-from .outside_checks import OutsideChecks
 from .users import TooManyGroupsError, counts_in, is_name
 
 log = logging.getLogger("stampede.edge")
@@ -62,7 +62,7 @@ class LdapLogins:
             raise ConfigError("edge.ldap needs ldap3: pip install 'stampede-broker[identity]'.") from None
         self._changed = changed
         self._here = here
-        self._checks = OutsideChecks(clock, THREADS, "LDAP")
+        self._checks = ExternalChecks(clock, THREADS, "LDAP")
         self._directories = [LdapDirectory(name, LdapSettings(**table)) for name, table in tables.items()]
         self._people: dict[int, tuple[LdapDirectory, Person]] = {}
         """By their marks: who is connected, or remembered, or was so when his directory was last looked at."""
@@ -82,7 +82,7 @@ class LdapLogins:
     def known(self, login: str, passcode: str, host: VirtualHost, channel: Channel) -> Principal | None:
         """Whose login this is, if that was found a moment ago."""
         found = self._checks.known(login, passcode, host.name)
-        return found if found is not None and self.holds(found.mark) else None
+        return found if found is not None and self.still_valid(found.mark) else None
 
     async def prove(self, login: str, passcode: str, host: VirtualHost, channel: Channel) -> Principal:
         """Raises RefusedError(LOGIN_FAILED)."""
@@ -99,7 +99,7 @@ class LdapLogins:
         self._people[found.mark] = known
         return found
 
-    def holds(self, mark: int) -> bool:
+    def still_valid(self, mark: int) -> bool:
         """Is that login's user still there, as he was (Principal.mark)."""
         return mark in self._people
 

@@ -167,7 +167,7 @@ class Listeners:
         reload_s = self._settings.edge.tls_reload_s
         here = frozenset(name for name, at in self._acceptors.items() if at.tls and self._owner(name) == owner)
         self.certificates[owner] = CertificateWatcher(
-            acceptor, self._loop, reload_s, where, lambda revoked: self._edge.taken_back(here, revoked)
+            acceptor, self._loop, reload_s, where, lambda revoked: self._edge.revoked_at(here, revoked)
         )
 
     def _factory(self, name: str, acceptor: AcceptorSettings) -> Callable[[], StreamChannel]:

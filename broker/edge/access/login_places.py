@@ -15,7 +15,7 @@ from typing import Protocol
 from broker.core.reasons import Reason
 
 from ..transport.channel import Channel
-from ..transport.shares import Places, network
+from ..transport.fair_places import FairPlaces, network
 from ..transport.tcp import peer_host
 
 GAVE_WAY = "gave way to a newer connection: it was the longest without a login"
@@ -37,7 +37,7 @@ class Strangers:
     __slots__ = ("_places",)
 
     def __init__(self) -> None:
-        self._places: Places[Guest] = Places(1 << 62)
+        self._places: FairPlaces[Guest] = FairPlaces(1 << 62)
 
     def __len__(self) -> int:
         return len(self._places)

@@ -33,7 +33,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.states import StateTable
 from broker.seams.clock import Clock
 
-from ..transport.shares import Places
+from ..transport.fair_places import FairPlaces
 
 FREE_FAILURES = 3
 """Wrong passcodes of a name from one address that have no consequence: people mistype."""
@@ -154,7 +154,7 @@ class LoginQueue:
         """Those that are tried first, as _strangers; they have no place."""
         self._tried_from: dict[Check, str] = {}
         """The address of each of them."""
-        self._places: Places[tuple[str, Check]] = Places(most)
+        self._places: FairPlaces[tuple[str, Check]] = FairPlaces(most)
         self._turn = self._try_turn = self._strange_turn = 0
 
     @property
@@ -281,7 +281,7 @@ class LoginQueue:
             if not check.entries[address] and self._blocked(pair):
                 self._drop(address, check)
             elif lane is self._strangers and self._suspect(pair):
-                _take(lane, address, check)
+                _leave_lane(lane, address, check)
                 self._suspects.setdefault(address, {})[check] = None
             else:
                 self._strange_turn += 1
@@ -299,7 +299,7 @@ class LoginQueue:
         self._proven.pop(check, None)
         tried_from = self._tried_from.pop(check, None)
         if tried_from is not None:
-            _take(self._tries, tried_from, check)
+            _leave_lane(self._tries, tried_from, check)
         for address in check.entries:
             self._remove(address, check)
         check.entries.clear()
@@ -307,10 +307,10 @@ class LoginQueue:
     def _remove(self, address: str, check: Check) -> None:
         self._places.leave((address, check))
         lane = self._strangers if check in self._strangers.get(address, ()) else self._suspects
-        _take(lane, address, check)
+        _leave_lane(lane, address, check)
 
 
-def _take(lane: dict[str, dict[Check, None]], address: str, check: Check) -> None:
+def _leave_lane(lane: dict[str, dict[Check, None]], address: str, check: Check) -> None:
     queue = lane[address]
     del queue[check]
     if not queue:

@@ -4,7 +4,7 @@ Keys come from the issuer: at the start, from time to time, and when a token nam
 often than every LEAST_S, whatever tokens ask. A user whose key is gone from there loses his connections. While it
 cannot be reached the keys from before stay.
 
-Rule: signatures are checked in threads (outside_checks.py), keys fetched in one for each issuer; only public keys
+Rule: signatures are checked in threads (external_checks.py), keys fetched in one for each issuer; only public keys
 count, and only the algorithms of the settings, whatever a token says of itself. Tokens are never kept, logged or told.
 """
 
@@ -23,12 +23,12 @@ from broker.config.ports import prefixes
 from broker.core.errors import ConfigError
 from broker.core.virtual_host import HOST, VirtualHost
 from broker.seams.clock import Clock
+from broker.seams.http_client import fetch
 from broker.seams.threads import WaitingThreads
-from broker.seams.web import fetch
 
 from ..transport.channel import Channel
 from .auth import Principal
-from .outside_checks import OutsideChecks
+from .external_checks import ExternalChecks
 from .users import TooManyGroupsError, counts_in, is_name, outside_groups
 
 log = logging.getLogger("stampede.edge")
@@ -114,7 +114,7 @@ class TokenLogins:
             raise ConfigError("edge.issuers needs PyJWT: pip install 'stampede-broker[identity]'.") from None
         self._clock = clock
         self._changed = changed
-        self._checks = OutsideChecks(clock, THREADS, "token")
+        self._checks = ExternalChecks(clock, THREADS, "token")
         self._issuers = [Issuer(name, IssuerSettings(**table)) for name, table in tables.items()]
         # Each has a thread of its own: one that does not end its answer keeps no keys of another from coming.
         self._fetching = {each.name: WaitingThreads(1, "keys") for each in self._issuers}
@@ -140,7 +140,7 @@ class TokenLogins:
         check = partial(self._judge, issuer, kid, token, host)
         return await self._checks.run(login or said, channel, (token, host.name), check)
 
-    def holds(self, mark: int) -> bool:
+    def still_valid(self, mark: int) -> bool:
         """Is the key still there that has proven a login (Principal.mark)."""
         return mark in self._marks
 

@@ -25,7 +25,7 @@ from broker.seams.passcodes import hash_passcode
 MAX_NAME = 128
 """Characters of a user name."""
 MOST_GROUPS = 1000
-"""Of one user whom others know: what somebody may do is made of them at each login. As many as Active Directory answers
+"""Of one user whom others know: what a user may do is made of them at each login. As many as Active Directory answers
 with at a time."""
 
 
@@ -199,7 +199,7 @@ def _existing(path: str) -> dict[str, User]:
 
 
 class TooManyGroupsError(Exception):
-    """Somebody is in more groups than we take."""
+    """A user is in more groups than we take."""
 
     def __init__(self, count: int | str) -> None:
         super().__init__(
@@ -209,7 +209,8 @@ class TooManyGroupsError(Exception):
 
 
 def counts_in(hosts: Collection[str], host: str) -> bool:
-    """Do users of somebody who is to count in these virtual hosts (none: the default one; *: all) count in this one."""
+    """Do users of a directory, issuer or hook count in this virtual host, if it is to count in these (none: the default
+    one; *: all)."""
     return not host if not hosts else EVERYBODY in hosts or host in hosts
 
 

@@ -17,7 +17,7 @@ from broker.core.address import RECURRING, TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.management import MANAGEMENT
 from broker.core.notices import NOTIFICATIONS
-from broker.core.numbers import integer
+from broker.core.strict_numbers import integer
 from broker.core.virtual_host import DEFAULT, HOST, VirtualHost, split
 from broker.engine.address.address_settings import is_pattern
 from broker.engine.publishing.recurrence import Recurrence

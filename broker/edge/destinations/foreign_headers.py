@@ -14,7 +14,7 @@ from typing import Final
 
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
-from broker.core.numbers import integer
+from broker.core.strict_numbers import integer
 
 IN_SEND: Final[Mapping[str, str]] = {
     "AMQ_SCHEDULED_CRON": "a message is scheduled once: AMQ_SCHEDULED_DELAY or AMQ_SCHEDULED_TIME",

@@ -20,9 +20,9 @@ from broker.engine.publishing.recurrence import Recurrence
 from broker.wire.events import Head
 
 from .dialect import FAR_FUTURE, MAX_COPIES, NOWHERE, Destination, Dialect, check_no_wildcard, not_named, whole_number
-from .near import Near
 from .shown_destination import Shown
 from .temporary import Private
+from .zone_affinity import ZoneAffinity
 
 MAX_ROUTES = 4096
 """Entries of the table; it is cleared when full. 4096 × about 400 B."""
@@ -46,9 +46,9 @@ class Split:
 
     __slots__ = ("_near", "_seen", "_turn", "_turns", "slots")
 
-    def __init__(self, slots: tuple[int, ...], near: Near | None = None) -> None:
+    def __init__(self, slots: tuple[int, ...], near: ZoneAffinity | None = None) -> None:
         self.slots = slots
-        self._near = near or Near()
+        self._near = near or ZoneAffinity()
         self._turn, self._turns, self._seen = 0, slots, 0
 
     def next(self) -> int:
@@ -93,7 +93,7 @@ class Route:
         ttl: int,
         due: int = 0,
         delay: int = 0,
-        near: Near | None = None,
+        near: ZoneAffinity | None = None,
     ) -> None:
         self.address = address
         self.routing = routing
@@ -153,7 +153,7 @@ class RouteCache:
         partitions: Callable[[str], int],
         dialect: Dialect,
         sending: Callable[[str], int] | None = None,
-        near: Near | None = None,
+        near: ZoneAffinity | None = None,
     ) -> None:
         self._near = near
         self._partitions = partitions

@@ -22,7 +22,7 @@ from broker.core.virtual_host import DEFAULT, VirtualHost
 from broker.seams.entropy import token
 from broker.wire.events import Head
 
-from .near import Near
+from .zone_affinity import ZoneAffinity
 
 QUEUE: Final = "/temp-queue/"
 TOPIC: Final = "/temp-topic/"
@@ -91,9 +91,9 @@ class Temporaries:
     __slots__ = ("_entries", "_front", "_last", "_most", "_names", "_near", "_public")
 
     def __init__(
-        self, public: Mapping[str, str], most: int, host: VirtualHost = DEFAULT, near: Near | None = None
+        self, public: Mapping[str, str], most: int, host: VirtualHost = DEFAULT, near: ZoneAffinity | None = None
     ) -> None:
-        self._near = near or Near()
+        self._near = near or ZoneAffinity()
         self._front = host.address(TEMPORARY)
         self._public = public
         self._most = most

@@ -79,7 +79,7 @@ class Leases(Protocol):
 
 
 class Tally:
-    """passed    so much a rate has let by.    waited   how often somebody had to wait for it."""
+    """passed    so much a rate has let by.    waited   how often a session had to wait for it."""
 
     __slots__ = ("passed", "waited")
 
@@ -125,7 +125,7 @@ class Meter:
 
     @property
     def owes(self) -> bool:
-        """Has it given more than it had, or does somebody wait for it."""
+        """Has it given more than it had, or does a session wait for it."""
         return self._left < 0 or bool(self.waiting)
 
     def wait(self, who: int, go_on: Callable[[], None]) -> None:
@@ -152,7 +152,8 @@ class Meter:
         return drawn
 
     def serve(self) -> None:
-        """Whoever waits goes on, in turn, while there are tokens; who wants more waits again, behind the others."""
+        """Sessions that wait go on, in turn, while there are tokens; one that wants more waits again, behind the
+        rest."""
         waiting = self.waiting
         while self._left > 0 and waiting:
             self._share = max(self._left // len(waiting), 1)

@@ -30,7 +30,7 @@ from broker.core.creation import Creation
 from broker.core.errors import Code, RefusedError
 from broker.core.metrics import Metric
 
-from ..transport.shares import network
+from ..transport.fair_places import network
 from .meters import Meter, Tally, Way
 
 MOST_TOLD: Final = 200
@@ -356,7 +356,7 @@ class Quotas:
         return bool(self._entries)
 
     def replace(self, table: Mapping[str, Mapping[str, Any]]) -> None:
-        """Other entries. Whoever is connected belongs to the old accounts until he is told (Usage.belongs)."""
+        """Other entries. A connection belongs to the old accounts until it is told (Usage.belongs)."""
         self.accounts = {}
         before = {entry.name: entry for entry in self._entries.values()}
         self._entries = {}
@@ -399,8 +399,8 @@ class Quotas:
         return any(max(entry.kept_limits) >= 0 for entry in self._entries.values())
 
     def counted_users(self) -> list[str]:
-        """Who has a limit of durable subscriptions, of those who were here: whoever comes back at once is to find his
-        count."""
+        """Who has a limit of durable subscriptions, of those who were here: a user who comes back at once is to find
+        his count."""
         what = KeptResource.DURABLE_SUBSCRIPTIONS
         return [user for user in self._users if (entry := self._entry("user", user)) and entry.kept_limits[what] >= 0]
 

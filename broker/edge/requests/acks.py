@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.core.commands import Settle
 from broker.core.errors import Code, RefusedError
-from broker.core.numbers import natural, naturals
+from broker.core.strict_numbers import natural, naturals
 from broker.wire.escapes import unescape
 from broker.wire.events import Acks
 from broker.wire.versions import Version

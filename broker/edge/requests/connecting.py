@@ -147,7 +147,11 @@ def _accept(session: Session, frame: Frame, version: Version, principal: Princip
     headers = frame.headers
     edge = session.edge
     outside = edge.outside if principal.outside else None
-    if not (edge.auth.holds(principal.name, principal.mark) if outside is None else outside.holds(principal.mark)):
+    if not (
+        edge.auth.still_valid(principal.name, principal.mark)
+        if outside is None
+        else outside.still_valid(principal.mark)
+    ):
         # Users, or keys of an issuer, were replaced while it was asked whose the client-id is.
         raise RefusedError(Code.LOGIN_FAILED, refusal(headers.get("login")))
     # Here, so that logins that were checked side by side do not all come in, and strangers learn nothing of it.

@@ -57,7 +57,7 @@ class Inbound:
         """… but not before something is answered; ends that wait."""
         self._begun = 0
 
-    def take(self, events: list[Event], fresh: bool = True) -> None:
+    def handle(self, events: list[Event], fresh: bool = True) -> None:
         """What a read has brought. Not fresh: it has waited here, and its turn has come."""
         session, edge = self._session, self._edge
         if fresh:
@@ -186,7 +186,7 @@ class Inbound:
         events, late = rates.admit(self._session, events, self.go_on, again)
         if late:
             self._late = late
-            self.hold("rate")
+            self.pause_reading("rate")
         return events
 
     def go_on(self) -> None:
@@ -198,11 +198,11 @@ class Inbound:
         try:
             events = self._admitted(rates, late, True)
             if self._late is None:
-                self.release("rate")
+                self.resume_reading("rate")
             if self._parked is not None:
                 self._parked += events
             elif events:
-                self.take(events, fresh=False)
+                self.handle(events, fresh=False)
         except Exception:
             session.fault()
         if session.ended and not self.parked:
@@ -212,7 +212,7 @@ class Inbound:
         """Later frames wait until unpark(): something before them is not finished yet."""
         if self._parked is None:
             self._parked = []
-            self.hold("park")
+            self.pause_reading("park")
             self._edge.holding.note(self._session)
 
     def unpark(self) -> None:
@@ -220,14 +220,14 @@ class Inbound:
         events, self._parked = self._parked, None
         self._breathing = False
         self._rests_no_more()
-        self.release("park")
+        self.resume_reading("park")
         if session.closed:
             return
         try:
             held_back = session.wire.receive(b"")
             if self._edge.rates is not None:
                 held_back = self._admitted(self._edge.rates, held_back)
-            self.take([] if session.leaving else (events or []) + held_back, fresh=False)
+            self.handle([] if session.leaving else (events or []) + held_back, fresh=False)
             if session.wire.more and not session.closed and not session.leaving:
                 self.breathe()
         except Exception:
@@ -282,8 +282,8 @@ class Inbound:
         if self._rests_no_more() and self._may_breathe():
             self._edge.rounds.wait(self)
 
-    def take_portion(self) -> None:
-        """See fair_reading.TakesTurns. Nothing, when the owner has no room meanwhile: release() asks again."""
+    def read_portion(self) -> None:
+        """See fair_reading.ReadsInTurns. Nothing, when the owner has no room meanwhile: resume_reading() asks again."""
         if not self._may_breathe():
             return
         session, edge = self._session, self._edge
@@ -296,7 +296,7 @@ class Inbound:
 
     @property
     def lane(self) -> Lane:
-        """See fair_reading.TakesTurns."""
+        """See fair_reading.ReadsInTurns."""
         return self._session.whose, ReadSize.LARGE
 
     def _may_breathe(self) -> bool:
@@ -304,7 +304,7 @@ class Inbound:
 
     @property
     def waits(self) -> bool:
-        """See fair_reading.TakesTurns: what is left has its turn in the next one."""
+        """See fair_reading.ReadsInTurns: what is left has its turn in the next one."""
         return False
 
     def finish(self) -> None:
@@ -313,14 +313,14 @@ class Inbound:
         while self._breathing and not (self._session.closed or self._session.leaving):
             self.unpark()
 
-    def hold(self, why: str) -> None:
+    def pause_reading(self, why: str) -> None:
         """Stops reading the socket until every holder has released it."""
         if self._holds is None:
             self._holds = set()
         self._holds.add(why)
         self._session.channel.pause_reading()
 
-    def release(self, why: str) -> None:
+    def resume_reading(self, why: str) -> None:
         if self._holds is not None and why in self._holds:
             self._holds.discard(why)
             if self._may_breathe():

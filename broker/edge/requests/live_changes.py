@@ -17,10 +17,10 @@ from typing import Protocol
 from broker.core.certificates import Issued
 from broker.core.errors import Code
 from broker.core.reasons import Reason
-from broker.seams.steps import StepKindStats
+from broker.seams.loop_watchdog import StepKindStats
 
 from ..access.auth import ANONYMOUS, Authenticator
-from ..access.outside import Outside
+from ..access.external_logins import ExternalLogins
 from ..authorising import keeps
 from ..session.session import Session
 from ..subscribing.growing import follow
@@ -47,7 +47,7 @@ class Changing(Protocol):
     @property
     def auth(self) -> Authenticator: ...
     @property
-    def outside(self) -> Outside | None: ...
+    def outside(self) -> ExternalLogins | None: ...
     @property
     def beats(self) -> TimerWheel: ...
     def flush(self) -> None:
@@ -146,21 +146,21 @@ class LiveChanges:
     def meets(self, session: Session) -> None:
         """It is about to do something while others have not been judged: it is judged by what counts now."""
         if session.connected and not session.closed:
-            if "users" in self._rounds and not self._holds(session):
+            if "users" in self._rounds and not self._still_valid(session):
                 _expel(session)
             elif "rights" in self._rounds:
                 session.authorised()
 
     # ── one session ────────────────────────────────────────────────────────────────────────────────
 
-    def _holds(self, session: Session) -> bool:
+    def _still_valid(self, session: Session) -> bool:
         if session.groups is not None:
-            return (outside := self._edge.outside) is None or outside.holds(session.login_mark)
-        return session.principal not in self._gone or self._edge.auth.holds(session.principal, session.login_mark)
+            return (outside := self._edge.outside) is None or outside.still_valid(session.login_mark)
+        return session.principal not in self._gone or self._edge.auth.still_valid(session.principal, session.login_mark)
 
     def _expelled(self, session: Session) -> Iterator[int]:
         yield 1
-        if session.connected and not self._holds(session):
+        if session.connected and not self._still_valid(session):
             _expel(session)
             yield END
 

@@ -434,12 +434,12 @@ class LargeSend:
         self._writer.write(piece)
         if self._writer.pending > PENDING_BODY_BYTES and not self._paused:
             self._paused = True
-            self._session.intake.hold("body")
+            self._session.intake.pause_reading("body")
 
     def _drained(self) -> None:
         if self._paused and self._writer.pending < PENDING_BODY_BYTES // 2:
             self._paused = False
-            self._session.intake.release("body")
+            self._session.intake.resume_reading("body")
 
     @property
     def pending(self) -> int:

@@ -113,7 +113,7 @@ class BlockedSends:
             if isinstance(command, Publish | Transact):
                 keys = _keys(command)
                 if any(map(self._shut, keys)) and not (isinstance(command, Publish) and command.run.blob):
-                    self._keep(Waiting(keys, self._take_receipts(command), command))
+                    self._keep(Waiting(keys, self._withdraw_receipts(command), command))
                     continue
             out.append(command)
         self._bound()
@@ -168,11 +168,11 @@ class BlockedSends:
         intake = self.session.intake
         if busy:
             self.busy.add((slot, address))
-            intake.hold("busy")
+            intake.pause_reading("busy")
             return
         self.busy.discard((slot, address))
         if not self.busy:
-            intake.release("busy")
+            intake.resume_reading("busy")
 
     def _soon(self) -> None:
         """Once for all that the owners tell in one go: they may have a thousand addresses to speak of."""
@@ -200,13 +200,13 @@ class BlockedSends:
     def _shut(self, key: Key) -> bool:
         return key in self.full or key in self._held
 
-    def _take_receipts(self, command: Publish | Transact) -> list[bytes]:
+    def _withdraw_receipts(self, command: Publish | Transact) -> list[bytes]:
         """Its receipts do not keep back those of later frames: they are asked for when it leaves."""
         session, seq = self.session, command.seq
         if not seq:
             return []
         command.answer_to(0)
-        receipts = session.answers.take(seq)
+        receipts = session.answers.withdraw(seq)
         session.done(seq)
         return receipts
 
@@ -226,7 +226,7 @@ class BlockedSends:
         if not self._waiting or not (over or session.edge.blocked_bytes > settings.park_total_bytes):
             return
         if not session.subscriptions:
-            session.intake.hold("blocked")
+            session.intake.pause_reading("blocked")
         elif over:
             self._fail(f"a connection that consumes may keep {settings.park_bytes} bytes waiting (park_bytes)")
 
@@ -297,7 +297,7 @@ class BlockedSends:
         session = self.session
         self._disarm()
         if self.nbytes <= session.edge.settings.edge.park_bytes // 2:
-            session.intake.release("blocked")
+            session.intake.resume_reading("blocked")
         if self._waiting:
             self._arm()
         elif self._then is not None:

@@ -19,15 +19,15 @@ from broker.core.notices import Notify
 from broker.core.reasons import Reason
 from broker.engine.address.address_settings import Matcher
 from broker.link.owner_port import OwnerPort
-from broker.seams.steps import StepKindStats
+from broker.seams.loop_watchdog import StepKindStats
 from broker.wire.events import Event, Frame
 
 from ..access.acceptor import Entrance, Entrances
 from ..access.auth import Authenticator
-from ..access.outside import Outside
+from ..access.external_logins import ExternalLogins
 from ..destinations.directory import Directory
-from ..destinations.near import Near
 from ..destinations.send_route import RouteCache
+from ..destinations.zone_affinity import ZoneAffinity
 from ..quotas.quotas import Quotas
 from ..rights.permissions import Rights
 from ..subscriptions.rate_limits import Rates
@@ -104,12 +104,12 @@ class ReadingHalf(Protocol):
 
     @property
     def held_by(self) -> Collection[str]:
-        """Why it is not read: words of hold()."""
+        """Why it is not read: words of pause_reading()."""
         ...
 
     @property
     def large(self) -> IncomingBody | None: ...
-    def take(self, events: list[Event]) -> None: ...
+    def handle(self, events: list[Event]) -> None: ...
     def submit(self) -> None: ...
     def last(self, ends: list[Command]) -> None: ...
     def park(self) -> None: ...
@@ -124,8 +124,8 @@ class ReadingHalf(Protocol):
         """Its client has sent its last byte. Does something of that still wait."""
         ...
 
-    def hold(self, why: str) -> None: ...
-    def release(self, why: str) -> None: ...
+    def pause_reading(self, why: str) -> None: ...
+    def resume_reading(self, why: str) -> None: ...
     def go_on(self) -> None:
         """What waits for a rate may have its turn."""
         ...
@@ -182,7 +182,7 @@ class EdgeServices(ConsumerDesk, Protocol):
     @property
     def auth(self) -> Authenticator: ...
     @property
-    def outside(self) -> Outside | None:
+    def outside(self) -> ExternalLogins | None:
         """Who is known elsewhere."""
         ...
 
@@ -207,7 +207,7 @@ class EdgeServices(ConsumerDesk, Protocol):
     @property
     def routes(self) -> RouteCache: ...
     @property
-    def near(self) -> Near:
+    def near(self) -> ZoneAffinity:
         """Slots that are preferred where it does not matter."""
         ...
 

@@ -51,7 +51,7 @@ class Answers:
         """The latest request `seq` has grown by frames with these receipts."""
         self._open[seq][0].extend(receipts)
 
-    def take(self, seq: int) -> list[bytes]:
+    def withdraw(self, seq: int) -> list[bytes]:
         """The receipts of the open request `seq`, which will have none: they are asked for anew."""
         receipts, then = self._open[seq]
         self._open[seq] = ([], then)

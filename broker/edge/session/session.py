@@ -19,7 +19,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
 from broker.core.notices import NoticeKind
 from broker.core.reasons import CALM, Reason
-from broker.seams.steps import QUICK_S
+from broker.seams.loop_watchdog import QUICK_S
 from broker.wire.connection import Connection, Role
 from broker.wire.events import Event
 from broker.wire.versions import Version
@@ -34,9 +34,9 @@ from ..subscriptions.wildcard_subscription import STANDING, block
 from ..transport.channel import GONE, Channel
 from ..transport.tcp import peer_host
 from . import audit_trail
+from .auto_create_refusals import full_queue, not_made
 from .blocked_sends import BlockedSends
 from .client_notices import endings, filled, notice, temporary
-from .not_made import full_queue, not_made
 from .open_errors import to_be_told
 from .outbound import Outbound
 from .parts import EdgeServices, ReadingHalf
@@ -152,10 +152,10 @@ class Session(SessionIdentity):
         self.edge.counters.bytes_in += len(data)
         was_connected = self.connected
         try:
-            self.intake.take(self.wire.receive(data))
+            self.intake.handle(self.wire.receive(data))
             if self.connected and not was_connected:
                 # The wire holds back what came behind CONNECT until the login was decided.
-                self.intake.take(self.wire.receive(b""))
+                self.intake.handle(self.wire.receive(b""))
             if self.wire.more:
                 self.intake.breathe()
         except Exception:
@@ -174,12 +174,12 @@ class Session(SessionIdentity):
         if not self.closed:
             self.watch.heard()
 
-    def hold(self, why: str) -> None:
-        """Its socket is not read until whoever holds it has released it."""
-        self.intake.hold(why)
+    def pause_reading(self, why: str) -> None:
+        """Its socket is not read until every cause has been resumed."""
+        self.intake.pause_reading(why)
 
-    def release(self, why: str) -> None:
-        self.intake.release(why)
+    def resume_reading(self, why: str) -> None:
+        self.intake.resume_reading(why)
 
     @property
     def writable(self) -> bool:

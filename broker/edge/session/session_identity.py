@@ -17,7 +17,7 @@ from ..access.acceptor import Entrance
 from ..access.auth import ANONYMOUS, Principal
 from ..rights.permissions import Rights
 from ..transport.channel import Channel
-from ..transport.shares import network
+from ..transport.fair_places import network
 from .parts import EdgeServices
 from .session_state import SessionLife
 

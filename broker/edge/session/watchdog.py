@@ -155,8 +155,8 @@ class Watch:
         is full by then would all be taken in."""
         session = self._session
         self.breath = session.bytes_in + BREATH_BYTES
-        session.intake.hold("breath")
-        session.edge.beats.soon(partial(session.intake.release, "breath"))
+        session.intake.pause_reading("breath")
+        session.edge.beats.soon(partial(session.intake.resume_reading, "breath"))
 
     def stop(self) -> None:
         for handle in (self._login, self._send, self._receive, self._frame):

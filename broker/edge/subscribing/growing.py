@@ -70,7 +70,7 @@ def _count(
     if order is None:
         return
     for part, _, held in known:
-        order.holds(part, held)
+        order.note_held(part, held)
         part.counted(order, isinstance(part.sink, Front))
         if isinstance(part.sink, Front):
             part.sink.follow(order)

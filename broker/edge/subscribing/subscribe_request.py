@@ -21,7 +21,7 @@ from broker.core.ids import SLOTS
 from broker.core.notices import NoticeKind
 from broker.core.virtual_host import split
 from broker.engine.address.address_settings import plain_routing
-from broker.engine.queue.choosy_consumers import NO_XPATH
+from broker.engine.queue.selective_consumers import NO_XPATH
 from broker.seams.entropy import token
 from broker.selector import Predicate, compile
 from broker.selector.parser import KEEP

@@ -21,7 +21,7 @@ from broker.core.address import AckMode
 from broker.core.commands import Subscribe, SubscribeAll
 from broker.core.ids import SLOTS
 from broker.core.notices import NoticeKind
-from broker.engine.queue.choosy_consumers import LONG
+from broker.engine.queue.selective_consumers import LONG
 from broker.wire.events import Frame
 
 from ..destinations.asking import ask

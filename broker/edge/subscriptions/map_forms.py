@@ -18,7 +18,7 @@ import msgspec
 
 from broker.core.effects import Deliver
 from broker.core.message import BLOB, Run
-from broker.core.numbers import integer
+from broker.core.strict_numbers import integer
 from broker.selector.values import number
 
 from .front import Front

@@ -66,7 +66,7 @@ class Order:
         self._waiting: deque[tuple[SlotSubscription, Deliver]] = deque()
         self.free = limit
 
-    def holds(self, sub: SlotSubscription, ids: Sequence[int]) -> None:
+    def note_held(self, sub: SlotSubscription, ids: Sequence[int]) -> None:
         """The client has these already, in this order: it got them before anybody kept count."""
         self.free -= len(ids)
         if not self._cumulative:

@@ -33,9 +33,9 @@ class TextCheck:
 
     def start(self, head: bytes) -> None:
         """head: what stands in front of the body."""
-        self._took(head)
+        self._checked(head)
 
-    def _took(self, data: bytes) -> None:
+    def _checked(self, data: bytes) -> None:
         try:
             self._decoder.decode(data, final=not self._left)
         except UnicodeDecodeError:
@@ -51,7 +51,7 @@ class TextCheck:
             self._tell(False)
         elif self._done is not None:
             self._left -= len(data)
-            self._took(data)
+            self._checked(data)
 
     def _tell(self, text: bool) -> None:
         done, self._done = self._done, None

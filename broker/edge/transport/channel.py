@@ -73,7 +73,7 @@ class Channel(Protocol):
         ...
 
     def take_authorization(self) -> str | None:
-        """What its HTTP request said of who it is, in place of CONNECT ("": nothing), once; None: CONNECT says it."""
+        """Takes out what its HTTP request said in place of CONNECT's login ("": nothing). None: CONNECT says it."""
         ...
 
     def buffered(self) -> int:
@@ -127,6 +127,7 @@ class _Gone:
         pass
 
     def take_authorization(self) -> str | None:
+        """See Channel."""
         return None
 
     def buffered(self) -> int:
@@ -199,7 +200,7 @@ class EdgeLike(Protocol):
         the login timeout cover it). May close the channel at once."""
         ...
 
-    def taken_back(self, acceptors: frozenset[str], revoked: frozenset[Issued]) -> None:
+    def revoked_at(self, acceptors: frozenset[str], revoked: frozenset[Issued]) -> None:
         """These certificates do not count any more at these acceptors: their connections end."""
         ...
 

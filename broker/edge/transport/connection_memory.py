@@ -37,8 +37,8 @@ PIECE: Final = 1000
 MOST: Final = 100
 """Those that hold most are known; further ones the next look finds."""
 PATIENCE_S: Final = 5.0
-"""So long it may stay near the bound while those who hold most are not read: a client that is asked to wait for its own
-COMMIT waits for ever."""
+"""So long it may stay near the bound while those that hold most are not read: a client that is asked to wait for its
+own COMMIT waits for ever."""
 HOLD: Final = "memory"
 
 
@@ -62,8 +62,8 @@ class MemoryHolder(Protocol):
         """Its socket takes more."""
         ...
 
-    def hold(self, why: str) -> None: ...
-    def release(self, why: str) -> None: ...
+    def pause_reading(self, why: str) -> None: ...
+    def resume_reading(self, why: str) -> None: ...
     def fail(self, code: Code, detail: str, receipt: bytes | None = None, at_once: bool = False) -> None: ...
     def abort(self, reason: Reason, detail: str = "") -> None: ...
 
@@ -148,10 +148,10 @@ class Holding:
         left = self._end(total, room, most) if total > room else total
         if left > near and now - self._since >= PATIENCE_S:
             left = self._end(left, near, most[:1])  # one at a time: the others may still make it
-        self._hold(left, near, most)
+        self._pause_largest(left, near, most)
 
     def _end(self, total: int, room: int, most: list[Sized]) -> int:
-        """Whoever holds most goes until the rest fits."""
+        """The connections that hold most go until the rest fits."""
         for size, _, session in most:
             if total <= room:
                 break
@@ -170,8 +170,8 @@ class Holding:
                 session.abort(Reason.MEMORY_FULL, detail)  # it reads nothing: an ERROR would only wait with the rest
         return total
 
-    def _hold(self, total: int, near: int, most: list[Sized]) -> None:
-        """Those who hold most are not read until the others fit."""
+    def _pause_largest(self, total: int, near: int, most: list[Sized]) -> None:
+        """Those that hold most are not read until the rest fits."""
         for size, _, session in most:
             if total <= near:
                 return
@@ -181,12 +181,12 @@ class Holding:
                     log.warning("connections hold too much: %s. Those that hold most wait", self._memory.told(total))
                 self.paused += 1
                 self._held[session] = None
-                session.hold(HOLD)
+                session.pause_reading(HOLD)
 
     def _release(self) -> None:
         held, self._held = self._held, {}
         for session in held:
-            session.release(HOLD)
+            session.resume_reading(HOLD)
 
     def forget(self, session: MemoryHolder) -> None:
         """Its connection is over."""

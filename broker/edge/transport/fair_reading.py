@@ -67,10 +67,10 @@ def lane_of(whose: str, size: int) -> Lane:
     return whose, ReadSize.LARGE if size > SMALL else ReadSize.SMALL if size > TINY else ReadSize.TINY
 
 
-class TakesTurns(Protocol):
+class ReadsInTurns(Protocol):
     """Who has more than it may bring at once."""
 
-    def take_portion(self) -> None:
+    def read_portion(self) -> None:
         """Its turn has come: hands on the next portion of what waits, if it still does; tells spent() or used()."""
         ...
 
@@ -85,7 +85,7 @@ class TakesTurns(Protocol):
         ...
 
 
-_Rows = OrderedDict[Lane, OrderedDict[TakesTurns, None]]
+_Rows = OrderedDict[Lane, OrderedDict[ReadsInTurns, None]]
 """By lane."""
 
 
@@ -96,7 +96,7 @@ class FairReader(Protocol):
 
 
 class ReadTime(Protocol):
-    """total: seconds of all reads (seams/steps.py)."""
+    """total: seconds of all reads (seams/loop_watchdog.py)."""
 
     total: float
 
@@ -138,7 +138,7 @@ class Rounds:
         self._due = self._serving = False
         self._tiny: _Rows = OrderedDict()
         self._waiting: _Rows = OrderedDict()
-        self._later: dict[TakesTurns, None] = {}
+        self._later: dict[ReadsInTurns, None] = {}
         """Who has asked while others are being served: for the next turn."""
 
     def has_time(self) -> bool:
@@ -189,7 +189,7 @@ class Rounds:
         self._soon()
         return span
 
-    def wait(self, reader: TakesTurns) -> None:
+    def wait(self, reader: ReadsInTurns) -> None:
         """It has bytes that wait, and may be read."""
         if self._serving:
             self._later[reader] = None
@@ -197,7 +197,7 @@ class Rounds:
             self._enter(reader)
         self._soon()
 
-    def _enter(self, reader: TakesTurns) -> None:
+    def _enter(self, reader: ReadsInTurns) -> None:
         lane = reader.lane
         rows = self._tiny if lane[1] is ReadSize.TINY else self._waiting
         row = rows.get(lane)
@@ -248,6 +248,6 @@ class Rounds:
             reader, _ = row.popitem(last=False)
             if row:
                 rows[lane] = row
-            reader.take_portion()
+            reader.read_portion()
             if reader.waits:
                 self._enter(reader)

@@ -4,8 +4,8 @@ Sockets of such ports are accepted here and handed to `loop.connect_accepted_soc
 loop's own TLS server swallows failed handshakes, and knows nothing of PROXY headers.
 
 Rule: bounded in time and number, counted, logged; the edge never hears of what ends here. Every acceptor has places of
-its own, and a newcomer gets that of the longest waiting of the address that holds the most (shares.py): who connects
-and says nothing closes the port to nobody. Knows no STOMP.
+its own, and a newcomer gets that of the longest waiting of the address that holds the most (fair_places.py): a client
+that connects and says nothing closes the port to nobody. Knows no STOMP.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import NamedTuple
 from broker.core.metrics import Metric
 from broker.core.reasons import Reason
 
+from .fair_places import FairPlaces, network
 from .proxy import BadHeader, read_header
-from .shares import Places, network
 from .tcp import LINGER_S, StreamChannel, peer_host, peer_name
 from .tls import CertificateWatcher
 
@@ -53,7 +53,7 @@ class HandshakeSteps(NamedTuple):
         return Reason.TLS_FAILED if self.certificates is not None else Reason.PROXY_FAILED
 
 
-Waiting = Places[asyncio.Task[None]]
+Waiting = FairPlaces[asyncio.Task[None]]
 """Places on one port, by address."""
 
 
@@ -193,7 +193,7 @@ class AcceptLoop:
         make: Callable[[], StreamChannel],
     ) -> None:
         """`make` builds the channel of each connection."""
-        self._places: Waiting = Places(MAX_ARRIVALS)
+        self._places: Waiting = FairPlaces(MAX_ARRIVALS)
         self._loop = loop
         self._sock = sock
         self._arrivals = arrivals

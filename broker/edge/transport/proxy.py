@@ -14,7 +14,7 @@ import ipaddress
 import socket
 
 from broker.core.errors import BrokerError
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 """The first bytes of version 2."""

@@ -213,8 +213,8 @@ class StreamChannel(asyncio.BaseProtocol):
             self._transport.pause_reading()
             shared.wait(self)
 
-    def take_portion(self) -> None:
-        """See fair_reading.TakesTurns."""
+    def read_portion(self) -> None:
+        """See fair_reading.ReadsInTurns."""
         if not self.waits:
             return
         data, self._rest = self._rest[: self.portion], self._rest[self.portion :]
@@ -236,7 +236,7 @@ class StreamChannel(asyncio.BaseProtocol):
 
     @property
     def lane(self) -> Lane:
-        """See fair_reading.TakesTurns."""
+        """See fair_reading.ReadsInTurns."""
         return self._lane(len(self._rest))
 
     def _lane(self, size: int) -> Lane:

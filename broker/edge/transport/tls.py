@@ -18,8 +18,8 @@ from broker.config.acceptor import AcceptorSettings
 from broker.core.certificates import Issued, first_certificate, no_password, not_after
 from broker.core.errors import ConfigError
 from broker.seams.files import read_whole
-from broker.seams.following import Followed
 from broker.seams.revocations import revoked
+from broker.seams.watched_files import WatchedFiles
 
 log = logging.getLogger("stampede.edge")
 
@@ -95,7 +95,7 @@ class CertificateWatcher:
         self._where = where
         paths = [path for name in FILES if (path := getattr(acceptor, name))]
         try:
-            self._files = Followed(paths, self._load, self._told)
+            self._files = WatchedFiles(paths, self._load, self._told)
         except (OSError, ValueError) as error:
             about = "CIPHER" in str(error).upper()
             names = [f"{where}.{name}" for name in (("tls_ciphers",) if about else FILES) if getattr(acceptor, name)]

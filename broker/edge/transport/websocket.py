@@ -201,7 +201,7 @@ class WebSocketStream(StreamChannel):
         pieces: list[bytes] = []
         wrong: Exception | None = None
         try:
-            self._frames.take(data, pieces)
+            self._frames.feed(data, pieces)
         except (ProtocolError, TooLarge) as why:
             wrong = why
         session = self._session
@@ -236,7 +236,7 @@ class WebSocketStream(StreamChannel):
     def _skip(self, data: bytes) -> None:
         """Payload counts no more; control frames do."""
         try:
-            self._frames.take(data, [])
+            self._frames.feed(data, [])
         except (ProtocolError, TooLarge) as why:
             self._broken(why)
         self._answer()
@@ -281,7 +281,7 @@ class WebSocketStream(StreamChannel):
         protocol = self._protocol
         for start in range(0, len(data), INFLATE_STEP):
             try:
-                self._frames.take(data[start : start + INFLATE_STEP], [])
+                self._frames.feed(data[start : start + INFLATE_STEP], [])
             except (ProtocolError, TooLarge):
                 protocol.fail(CloseCode.PROTOCOL_ERROR)  # there is no telling any more where it will be
             if protocol.eof_sent:
@@ -297,6 +297,7 @@ class WebSocketStream(StreamChannel):
         return False
 
     def take_authorization(self) -> str | None:
+        """See channel.Channel."""
         said, self._authorization = self._authorization, None
         return said
 

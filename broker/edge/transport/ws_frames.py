@@ -63,7 +63,7 @@ class Frames:
         self._zip: zlib._Decompress | None = None
         self.spoken = 0
 
-    def take(self, data: bytes, out: list[bytes]) -> None:
+    def feed(self, data: bytes, out: list[bytes]) -> None:
         """Adds the payload of the next bytes to `out`. Raises ProtocolError (it has read its last then), TooLarge."""
         if self._held:
             data, self._held = self._held + data, b""
@@ -140,7 +140,7 @@ class Frames:
         out.append(self._inflate(piece) if self._inflated else piece)
 
     def _inflate(self, data: bytes) -> bytes:
-        """As much as is in it: whoever feeds it bounds that by the size of what it feeds (1,000 times it, at worst)."""
+        """As much as is in it: the caller bounds that by the size of what it feeds (1,000 times it, at worst)."""
         assert self._zip is not None
         try:
             return self._zip.decompress(data)

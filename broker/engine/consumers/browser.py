@@ -106,7 +106,7 @@ class Browser:
         self.consumer.move(queue)
 
     def take_overran(self) -> str:
-        """Over what its selector was given up, if it was; said once."""
+        """Takes out why its selector was given up; empty: it was not."""
         overran, self.overran = self.overran, ""
         return overran
 

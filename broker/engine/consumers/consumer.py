@@ -9,7 +9,7 @@ Must not know queues' contents; giving messages back is redelivery.py's.
 #     ACK 5 in tx T   the same two are set aside: held = {5: {3, 5}}, the ledger has 4. Their credit is back at once,
 #                     or a transaction larger than the window could never be committed (C51)
 #     ACK 4           settles 4 alone: what T holds was covered before
-#     COMMIT T        take([5], held=True): 3 and 5
+#     COMMIT T        settle([5], held=True): 3 and 5
 #     end             drain() gives back 4, and 3 and 5 if T was not committed (C45, C55)
 # With `client-individual` an id covers itself (C44); with `auto` there is no ledger, and over a link `flight` has
 # what the edge has not confirmed yet.
@@ -201,7 +201,7 @@ class Consumer:
         return len(ghosts) + len(aside)
 
     def named(self, ids: Sequence[int]) -> Ledger:
-        """What take(ids, held=True) would return. Raises RefusedError if that would."""
+        """What settle(ids, held=True) would return. Raises RefusedError if that would."""
         ledger, found = self.ledger or {}, Ledger()
         rest = [i for i in ids if i not in self.held]
         for i in self._covered(rest) if rest else ():
@@ -265,7 +265,7 @@ class Consumer:
             return [i for i in left if i not in named]
         return left[max((at for at, i in enumerate(left, 1) if i in named), default=0) :] if named else left
 
-    def take(self, ids: Sequence[int], held: bool) -> Ledger:
+    def settle(self, ids: Sequence[int], held: bool) -> Ledger:
         """Removes what `ids` settle and returns it in delivery order. Credit comes back.
 
         held: ids acknowledged in a transaction may be named. Raises RefusedError (nothing changed then)."""
@@ -307,7 +307,7 @@ class Consumer:
         return lost
 
     def check(self, ids: Sequence[int]) -> None:
-        """Raises RefusedError if take(ids, held=True) would."""
+        """Raises RefusedError if settle(ids, held=True) would."""
         rest = [i for i in ids if i not in self.held]
         # Two parts of one transaction that name the same message would settle it twice, and one of them may be a
         # NACK.

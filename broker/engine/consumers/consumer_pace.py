@@ -26,7 +26,7 @@ class ConsumerPace:
         self.ends = ends
         self.taken = {consumer.id: 0 for consumer in able}
 
-    def took(self, consumer: Consumer, count: int) -> None:
+    def settled(self, consumer: Consumer, count: int) -> None:
         """It has settled so many, or been given them in ack mode auto."""
         if consumer.id in self.taken:
             self.taken[consumer.id] += count

@@ -149,7 +149,7 @@ class Eligibility:
         """Asks for the first messages of the bucket: where they lie, at most so many."""
         self.transit = MatchBucket(bucket.key)
         positions: dict[int, None] = {}
-        for i, position in bucket.far.take(most):
+        for i, position in bucket.far.pop(most):
             self.transit.far.add((i,), position)
             positions[position] = None
         self.asked = array("Q", positions)

@@ -97,7 +97,7 @@ class Far:
         if len(ids) > _PIECE:
             pieces.insert(number + 1, (ids[_PIECE:], places[_PIECE:]))
 
-    def take(self, count: int) -> list[tuple[int, int]]:
+    def pop(self, count: int) -> list[tuple[int, int]]:
         """Removes the first (id, position) …"""
         taken = list(islice(self.all(), count))
         self._size -= len(taken)

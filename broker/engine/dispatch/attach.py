@@ -15,7 +15,7 @@ from broker.core.effects import Turn
 from broker.core.errors import Code, RefusedError
 
 from ..consumers.consumer import Consumer
-from ..queue import choosy_consumers
+from ..queue import selective_consumers
 from ..queue.queue import Queue
 from ..routing import dead_letter_queues
 from ..routing.addresses import delete, own_queue
@@ -30,7 +30,7 @@ def enrol(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn) -> None:
     register(slot, consumer)
     # Behind its equals, so that those of one priority are served in the order in which they came.
     insort(queue.consumers, consumer, key=_by_priority)
-    choosy_consumers.join(queue, consumer)
+    selective_consumers.join(queue, consumer)
     queue.in_use()
     if queue.settings.slow_consumer_threshold >= 0:
         slow_consumers.watch(slot, queue, turn.now)
@@ -134,7 +134,7 @@ def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
 
 def fall_asleep_everywhere(slot: Slot, command: SubscribeAll, turn: Turn) -> None:
     """The same in all slots; any of them may say whether it can be had. Raises RefusedError."""
-    choosy_consumers.check(command.model, slot.xpath, turn)
+    selective_consumers.check(command.model, slot.xpath, turn)
     resolve(slot, command.model)
     check_budget(slot)
     slot.wildcards.add(command, slot.match.delimiter)

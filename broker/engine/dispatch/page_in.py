@@ -48,7 +48,7 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
             following.in_part()
     slot.touched[queue] = None
     browsed = queue.browsers is not None and queue.browsers.reading is not None
-    _take(slot, queue, asked, runs, turn)
+    _enter(slot, queue, asked, runs, turn)
     if not browsed:
         read_on(slot, queue, turn)  # by turns: whoever consumes wants the next page at once, again and again
 
@@ -61,7 +61,7 @@ def read_on(slot: Slot, queue: Queue, turn: Turn) -> None:
         slot.fetch(queue, reader.next_positions(slot.page_of(queue)), turn)
 
 
-def _take(slot: Slot, queue: Queue, asked: int, runs: list[Run], turn: Turn) -> None:
+def _enter(slot: Slot, queue: Queue, asked: int, runs: list[Run], turn: Turn) -> None:
     # By whom it was asked for: recalls, then buckets, browsers, keys and cursors (0), else the front of the index.
     if asked < 0:
         _recalled(slot, queue, array("Q", list(queue.pages.recalls)[:-asked]), runs, turn)

@@ -66,7 +66,7 @@ def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, 
     """All of the run; what is consumed at once (AckMode.AUTO) is added to `gone`."""
     if consumer.haunted:
         # It holds one message, not two: the ghost was counted.
-        queue.hold_no_more(consumer.bury(run.ids))
+        queue.no_longer_delivering(consumer.bury(run.ids))
     turn.effects.append(Deliver(consumer.id, run, consumer.charge(run)))
     count = len(run.records)
     counters = slot.counters
@@ -84,7 +84,7 @@ def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, 
     elif not held:
         gone.append(run)
         if queue.pace is not None:
-            queue.pace.took(consumer, count)
+            queue.pace.settled(consumer, count)
     queue.hand_out(count, run.nbytes, run.ids[-1], held)
 
 

@@ -272,7 +272,7 @@ class _Dealer:
             if self._enough() or not may_go(self._slot, queue, bucket.near[0], self._turn):
                 return False
             self._work += _SEEN_NS * len(audience.consumers)
-            run = self._take(bucket, limit)
+            run = self._pop_run(bucket, limit)
             if self._expired(run):
                 continue
             rest = deal(self._slot, queue, audience, foremost(consumers), run, self._turn, self._gone)
@@ -284,9 +284,9 @@ class _Dealer:
 
     def _look_again(self, bucket: MatchBucket, limit: int) -> bool:
         """A consumer might want its first messages: finds out."""
-        return self._place(self._take(bucket, limit), bucket.near)
+        return self._place(self._pop_run(bucket, limit), bucket.near)
 
-    def _take(self, bucket: MatchBucket, limit: int) -> Run:
+    def _pop_run(self, bucket: MatchBucket, limit: int) -> Run:
         """The first run, as far as it lies before `limit`."""
         queue = self._queue
         run = bucket.near.popleft()

@@ -52,17 +52,17 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     elif outcome is Outcome.UNREADABLE:
         taken = consumer.lose(command.ids)
     else:
-        # Before take(): what is found in the queue has to be in the ledger to be taken. A part that was checked has
-        # had this.
+        # Before consumer.settle(): what is found in the queue has to be in the ledger by then. A part that was checked
+        # has had this.
         if consumer.haunted and command.ids and command not in slot.approved:
             already_settled.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=False)
-        taken = consumer.take(command.ids, command in slot.approved) if command.ids else {}
+        taken = consumer.settle(command.ids, command in slot.approved) if command.ids else {}
     queue = slot.queues[consumer.queue]
     count = len(taken)
     # Before what becomes of them is decided: give_back() counts them where they go.
-    queue.hold_no_more(count)
+    queue.no_longer_delivering(count)
     if queue.pace is not None:
-        queue.pace.took(consumer, count)
+        queue.pace.settled(consumer, count)
     become(slot, queue, taken, outcome, command.delay, turn)
     slot.touched[queue] = None
     # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's.
@@ -130,11 +130,11 @@ def confirm(slot: Slot, command: Confirm, turn: Turn) -> None:
         return
     queue = slot.queues[consumer.queue]
     settled = len(runs[0].records) if len(runs) == 1 else sum([len(run.records) for run in runs])
-    queue.hold_no_more(settled)
+    queue.no_longer_delivering(settled)
     # A confirm does not touch the queue, so no dispatch would weigh it.
     queue.weigh(slot.budget.memory)
     if queue.pace is not None:
-        queue.pace.took(consumer, settled)
+        queue.pace.settled(consumer, settled)
     if queue.choice is not None and queue.choice.paused:
         slot.touched[queue] = None
     slot.counters.acked += settled
@@ -155,7 +155,7 @@ def detach(slot: Slot, consumer: Consumer) -> Ledger:
         queue.browsers.remove(consumer.id)
     # With everything that open transactions have set aside: the session's end aborts them (C55).
     messages = consumer.drain()
-    queue.hold_no_more(len(messages))
+    queue.no_longer_delivering(len(messages))
     return messages
 
 

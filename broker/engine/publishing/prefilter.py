@@ -79,7 +79,7 @@ def _filtering(slot: Slot, name: str) -> list[Filters]:
 def _dressed(slot: Slot, part: Publish, now: int) -> Run:
     """As its queues will see it (admission.admit)."""
     run, rules = copy(part.run), slot.rulebook(part.address)
-    run.taken(now)
+    run.accepted_at(now)
     if rules is not None and rules.aging and (part.session or not expiry.ended(run)):
         expiry.apply(rules.settings, run, now)
     if rules is not None and rules.stamped:

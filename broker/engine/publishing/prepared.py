@@ -232,9 +232,9 @@ def _hide(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> I
 
 def _claim(slot: Slot, prepared: Prepared, part: Settle) -> None:
     consumer = slot.consumers[part.consumer]
-    taken = consumer.take(part.ids, held=True) if part.ids else {}
+    taken = consumer.settle(part.ids, held=True) if part.ids else {}
     queue = slot.queues[consumer.queue]
-    queue.hold_no_more(len(taken))
+    queue.no_longer_delivering(len(taken))
     # Counted as on its way, so that nobody deletes the queue as empty.
     queue.leaves_for(len(taken))
     # What is not durable dies with this leader, on both ways: a restart finds neither message nor claim of it.

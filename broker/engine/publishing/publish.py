@@ -7,7 +7,7 @@ the first paged run on all runs of the queue are paged until the index is empty.
 # The way of a SEND. Session 5 sends durable x to /queue/a; consumer 7 is ready and a is empty:
 #     _queues      a, by name. No rule, no filter: the short way
 #     number_run   id 21. From here on nothing can refuse it
-#     takes()      7 would get it at once: the record itself says "dispatched", and no mark is needed later
+#     at once?     7 would get it at once: the record itself says "dispatched", and no mark is needed later
 #     the log      RunRecord(21); a's gate holds the run, `pending` the receipt. Nobody sees it yet
 #     release      21 enters a, Done goes to the edge, 7 gets it (commit_release.py): persist, then tell (I3)
 # If x is not durable and nothing of a waits: it enters a at once, and the receipt goes with this turn. If something
@@ -28,7 +28,7 @@ from ..dispatch.attach import awaken
 from ..dispatch.dispatch import dispatch
 from ..messages.copies import WIDE
 from ..messages.runs import copy
-from ..queue import choosy_consumers
+from ..queue import selective_consumers
 from ..queue.queue import Queue, receive
 from ..routing import advisories, dead_letter_queues, diverts, retroactive
 from ..routing.addresses import anycast_queue, named_queue
@@ -81,7 +81,7 @@ def _publish_careful(slot: Slot, command: Publish, turn: Turn, checked: bool) ->
     """By way of admission; told when everything it appended is durable."""
     if not checked:
         check_publish(slot, command)
-    command.run.taken(turn.now)  # selectors may ask for it before it is numbered
+    command.run.accepted_at(turn.now)  # selectors may ask for it before it is numbered
     before, count, first = progress(turn), len(command.run.records), len(turn.appends)
     left, onward = admission.admit(slot, command, turn)
     # Before its own queues: the copies stand in the same group of the log, so a divert and its address have both or
@@ -126,7 +126,7 @@ def _nameless(records: list[LogRecord]) -> bool:
 def _publish_sifted(slot: Slot, command: Publish, queues: list[list[Queue]], turn: Turn) -> None:
     """A wildcard subscription has a filter."""
     before = progress(turn)
-    command.run.taken(turn.now)
+    command.run.accepted_at(turn.now)
     slot.counters.accepted += len(command.run.records)
     share(slot, command, queues, turn, None, careful=True)
     slot.answer(command.session, command.seq, turn, before)
@@ -241,7 +241,7 @@ def _turns(address: Address, run: Run, anycast: list[list[Queue]]) -> list[tuple
 def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> bool:
     """Numbers the run and gives it to all `queues`. True: `done` waits with it."""
     if slot.strangers and command.session in slot.strangers:
-        queues = choosy_consumers.without_own(queues, command.session)
+        queues = selective_consumers.without_own(queues, command.session)
         if not queues:
             return False
     if slot.booked:
@@ -257,7 +257,7 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
         return True
     slot.number_run(run, turn.now)
     if slot.strangers:
-        choosy_consumers.note(queues, command.session, run)
+        selective_consumers.note(queues, command.session, run)
     if run.flags & DURABLE:
         kept = queues if len(queues) == 1 and queues[0].durable else [queue for queue in queues if queue.durable]
         if kept:
@@ -276,14 +276,14 @@ def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], tur
     entries: list[tuple[Queue, Run, bool]] = []
     if durable:
         slot.number_run(run, turn.now)
-        choosy_consumers.note(durable, command.session, run)
+        selective_consumers.note(durable, command.session, run)
         slot.reserve(turn)
         turn.appends.append(RunRecord(slot.number, command.address, [q.id for q in durable], run, False, command.dedup))
         entries = [(queue, run, False) for queue in durable]
     if others:
         part = copy(run)
         slot.number_run(part, turn.now)
-        choosy_consumers.note(others, command.session, part)
+        selective_consumers.note(others, command.session, part)
         slot.reserve(turn)
         # Not paged (False): due messages go to the agenda when the log has them, by their position.
         entries += [(queue, paged, False) for queue, paged, _ in _spill(slot, command, part, others, turn)]
@@ -299,13 +299,13 @@ def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], tu
     others = [queue for queue in queues if queue not in durable]
     if durable:
         slot.number_run(run, turn.now)
-        choosy_consumers.note(durable, command.session, run)
+        selective_consumers.note(durable, command.session, run)
         # Two numbers for one message, one for each record: a body lives while either refers to it.
         _accept_durable(slot, command, run, durable, durable, turn, None if others else done)
     if others:
         part = copy(run)
         slot.number_run(part, turn.now)
-        choosy_consumers.note(others, command.session, part)
+        selective_consumers.note(others, command.session, part)
         entries = [(queue, _must_page(slot, queue, part, turn)) for queue in others]
         for queue in others:
             queue.numbered(part.ids)
@@ -320,7 +320,7 @@ def _accept_durable(
     """kept: those of the queues that are durable."""
     dispatched = False
     for queue in kept:
-        if queue.consumers and queue.takes():
+        if queue.consumers and queue.delivers_at_once():
             # One queue is enough: the record is one, and says it of all its queues. Of a queue where it is not true
             # it costs a needless `redelivered` after a crash.
             dispatched = True

@@ -26,9 +26,9 @@ from broker.core.commands import Publish
 from broker.core.effects import Move, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, ESCAPED, GROUPED, NO_IDS, TEXT, Run
-from broker.core.numbers import natural
 from broker.core.records import Left, SettleRecord
 from broker.core.spans import spans_of
+from broker.core.strict_numbers import natural
 
 from ..messages.page_index import PageIndex
 from ..messages.runs import pick

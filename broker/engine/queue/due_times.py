@@ -5,7 +5,7 @@ Rule: in the order of time, then of ids; a run costs one integer. When it is let
 
 # Example. Runs due at 5000 (id 7, at 4096), 3000 (id 9, at 8192) and 5000 (id 8, at 6000): three ints in a heap.
 #     first()       3000: the top bits of the smallest
-#     take(5000)    9, then 7, then 8: equal times stand by id, for to compare two ints is to compare (time, id, …)
+#     pop(5000)     9, then 7, then 8: equal times stand by id, for to compare two ints is to compare (time, id, …)
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Agenda:
         """When the next one comes out; there must be one."""
         return self._heap[0] >> _AT
 
-    def take(self, until: int, most: int) -> list[tuple[int, int, int]]:
+    def pop(self, until: int, most: int) -> list[tuple[int, int, int]]:
         """(position, messages, bytes by the mean) of at most so many runs up to that time; they are out of it now."""
         heap = self._heap
         # The smallest int of the next millisecond: all that is due up to `until` is below it, whatever its id.

@@ -33,7 +33,7 @@ class Leaving:
         self.turn = turn
         return True
 
-    def take(self) -> dict[int, Run]:
+    def next_piece(self) -> dict[int, Run]:
         """The next piece."""
         piece: dict[int, Run] = {}
         runs, last = 0, None

@@ -52,14 +52,14 @@ class PageStore:
     def add(self, position: int, count: int, nbytes: int, expires: int) -> None:
         """So many messages are at that position.    expires   of which the first at that time; 0: they do not."""
         self.index.append(position)
-        self._holds(count, nbytes, expires)
+        self._count(count, nbytes, expires)
 
     def prepend(self, positions: list[int], count: int, nbytes: int, expires: int) -> None:
         """The same, before everything that the index has."""
         self.index.prepend(positions)
-        self._holds(count, nbytes, expires)
+        self._count(count, nbytes, expires)
 
-    def _holds(self, count: int, nbytes: int, expires: int) -> None:
+    def _count(self, count: int, nbytes: int, expires: int) -> None:
         if expires and (not self.stale or expires < self.stale):
             self.stale = expires
         self.count += count

@@ -499,11 +499,11 @@ class Queue:
         if last > self.sent:
             self.sent = last
 
-    def holds_again(self, count: int) -> None:
+    def delivering_again(self, count: int) -> None:
         """A consumer that came back holds so many."""
         self.delivering += count
 
-    def hold_no_more(self, count: int) -> None:
+    def no_longer_delivering(self, count: int) -> None:
         """A consumer has said what became of so many, or they are taken from it."""
         self.delivering -= count
 
@@ -529,7 +529,7 @@ class Queue:
         """Nothing is left of what consumers held that have ended."""
         self.leaving = None
 
-    def takes(self) -> bool:
+    def delivers_at_once(self) -> bool:
         """Would a new message be delivered at once."""
         # In front of the new one is something else: it would not be handed out at once, whoever is ready.
         if self.count or self.pages.paging or self.returned or self.leaving is not None:

@@ -28,8 +28,8 @@ from broker.core.spans import Span, inside, merged, spans_of, without
 from ..consumers.consumer import Consumer, Ledger
 from ..messages.runs import pick
 from ..messages.unloaded import Stub, ghost, is_ghost, is_strange
-from ..queue.choosy_consumers import reclaim
 from ..queue.queue import Queue
+from ..queue.selective_consumers import reclaim
 from ..routing.redelivery import give_back
 from ..state.slot import Slot
 
@@ -39,7 +39,7 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
     earlier attachment to this leader held (None: there was none, or it has ended)."""
     if queue.kind is not None and queue.kind.cursors is not None:
         queue.kind.cursors.attach(consumer, known.held, known.taken)
-        queue.holds_again(len(consumer.ledger or ()))
+        queue.delivering_again(len(consumer.ledger or ()))
         return
     # A ghost holds nothing: its message is looked for again, and may be in the queue by now.
     # The same leader, a new stream: what it held is in no queue, but in the ledger of the attachment that has just
@@ -70,7 +70,7 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
         else:
             # In the client's order, not by id: a cumulative ACK covers what was delivered before (C43).
             consumer.adopt(ledger, any(i not in mine for i in ledger))
-        queue.holds_again(len(ledger))
+        queue.delivering_again(len(ledger))
 
 
 def _held(queue: Queue, consumer: Consumer, known: Resume, mine: Ledger, earlier: Ledger | None) -> Ledger:

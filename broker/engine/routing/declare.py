@@ -22,7 +22,7 @@ from broker.core.address import Routing
 from broker.core.effects import Turn
 from broker.core.records import MetaRecord
 
-from ..queue import choosy_consumers
+from ..queue import selective_consumers
 from ..queue.queue import Queue
 from ..state import limits
 from ..state.log_group import grouped
@@ -104,7 +104,7 @@ def _renewed(slot: Slot, queue: Queue) -> None:
         queue.configure(slot.declarations.settings(queue.address, queue.name))
         if (address := slot.addresses[queue.address]).note(queue):
             find_rules(slot, address)
-        choosy_consumers.configure(queue)
+        selective_consumers.configure(queue)
         queue.equip()
         if queue.auto_created:
             slot.wake(queue, 1)  # the next tick looks whether it is to go now

@@ -108,8 +108,8 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
         if not leaving.came(turn) and not whole:
             return False  # dead letters have a turn look at their queue again
         # In the order of the ledger, one piece a turn; what another consumer that ended later held comes behind.
-        piece = leaving.take()
-        queue.hold_no_more(len(piece))
+        piece = leaving.next_piece()
+        queue.no_longer_delivering(len(piece))
         give_back(slot, queue, piece, None, turn, leaving.failed)
         bring_back(queue)
         if not leaving.left:

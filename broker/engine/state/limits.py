@@ -154,12 +154,12 @@ def _ways(address: Address | None, command: Publish) -> list[int]:
         known = dict.fromkeys(address.filters.takers, ()) | look.found
     for queue in multicast + (anycast if len(anycast) == 1 else []):
         if not queue.closed():
-            for at in _taken(queue, run, command.address, known):
+            for at in _accepted(queue, run, command.address, known):
                 ways[at] += 1
     return ways
 
 
-def _taken(queue: Queue, run: Run, address: str, known: Found) -> Sequence[int]:
+def _accepted(queue: Queue, run: Run, address: str, known: Found) -> Sequence[int]:
     """The messages that the queue lets in. known: of filters that were asked together."""
     if queue.filter is None:
         return range(len(run.records))

@@ -139,7 +139,7 @@ def _leave(slot: Slot, queue: Queue, gone: deque[Run], turn: Turn) -> None:
         return
     runs = [run if _stored(queue, run) else _spilled(slot, queue, run, turn) for run in gone]
     queue.pages.on_its_way()
-    slot.hold_front(queue, runs, turn)
+    slot.defer_front(queue, runs, turn)
 
 
 def _spilled(slot: Slot, queue: Queue, run: Run, turn: Turn) -> Run:

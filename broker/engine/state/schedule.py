@@ -53,7 +53,7 @@ def tick(slot: Slot, queue: Queue, agenda: Agenda, turn: Turn) -> None:
         # Up to now, not only up to the first one: one record for all that is due in this tick.
         agenda.ask(turn.now)
         turn.appends.append(MetaRecord(slot.number, "due", {"queue": queue.id, "at": turn.now}))
-        slot.hold_due(queue, turn)
+        slot.defer_due(queue, turn)
     _let_out(slot, queue, agenda)
 
 
@@ -66,7 +66,7 @@ def opened(slot: Slot, queue: Queue) -> None:
 
 def _let_out(slot: Slot, queue: Queue, agenda: Agenda) -> None:
     # A million may be due at one moment: the rest is woken for, since its time is over, by the next tick.
-    taken = agenda.take(agenda.opened, STEP)
+    taken = agenda.pop(agenda.opened, STEP)
     if taken:
         for position, count, nbytes in taken:
             # Without its bytes: what expires in it is found when it is read.

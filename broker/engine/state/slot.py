@@ -321,12 +321,12 @@ class Slot:
                 self.copies.waits(len(entries))
         self.pending.append(Held(number, done, entries))
 
-    def hold_front(self, queue: Queue, runs: Sequence[Run], turn: Turn) -> None:
+    def defer_front(self, queue: Queue, runs: Sequence[Run], turn: Turn) -> None:
         """Runs that were in the queue enter the front of its index when what this turn writes is durable."""
         queue.gate.wait_for_pages(runs)
         self.pending.append(Held(turn.number, entries=[(queue, run, True) for run in runs], front=True))
 
-    def hold_due(self, queue: Queue, turn: Turn) -> None:
+    def defer_due(self, queue: Queue, turn: Turn) -> None:
         """More of the queue is due when what this turn writes is durable."""
         self.pending.append(Held(turn.number, due=queue))
 

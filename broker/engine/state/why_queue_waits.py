@@ -10,7 +10,7 @@ from collections import Counter
 from itertools import islice
 
 from ..queue.queue import Queue
-from .portrait import held, hindrance, scheduled, waiting
+from .queue_views import held, hindrance, scheduled, waiting
 from .slot import Slot
 
 LOOKED = 1000

@@ -63,7 +63,7 @@ class BlobWriter:
                 # A synced file whose name is not synced is gone after a crash of the machine.
                 store.files.sync_dir(self._store.folder)
         self._close()
-        store.takes(self._offset)
+        store.wrote_beside(self._offset)
         return Blob(self._id, self._offset)
 
     def abort(self) -> None:

@@ -148,7 +148,7 @@ class LiveIndex:
         """A piece of `leaving`."""
         last = self.leaving[0]
         # From the end: taking the last chunks out of a list moves nothing.
-        self._uncount(last.slot, last.ranges.take(_CHUNKS), last.blobs)
+        self._uncount(last.slot, last.ranges.pop(_CHUNKS), last.blobs)
         if not last.ranges:
             self.leaving.popleft()
 
@@ -234,7 +234,7 @@ class LiveIndex:
         ranges = self.queues.get((slot, queue))
         return [] if ranges is None else ranges.overlap(first, last)
 
-    def holds(self, slot: int, queue: int, first: int, last: int) -> bool:
+    def contains(self, slot: int, queue: int, first: int, last: int) -> bool:
         """Are all of these ids live, and in one range: as nearly always, where the answer has to be cheap."""
         ranges = self.queues.get((slot, queue))
         piece = None if ranges is None else ranges.range_at(first)
@@ -278,7 +278,7 @@ class LiveIndex:
         return blob_id not in self.blobs
 
     def take_idle_blobs(self) -> list[int]:
-        """Ids of blobs nobody refers to; they are forgotten here."""
+        """Takes out the ids of blobs that no message refers to."""
         # Looked at again: a later run may have referred to it meanwhile.
         idle = [id for id in {ref.id for ref in self.idle_blobs} if self.blobs[id].refs == 0]
         for id in idle:

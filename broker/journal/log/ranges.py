@@ -117,7 +117,7 @@ class LiveRanges:
         """Are all of them within first…last."""
         return not self.chunks or (first <= self.chunks[0].firsts[0] and self.tops[-1] <= last)
 
-    def take(self, chunks: int) -> list[Piece]:
+    def pop(self, chunks: int) -> list[Piece]:
         """Takes out those of so many chunks, the last ones."""
         taken: list[Piece] = []
         for chunk in self.chunks[-chunks:]:

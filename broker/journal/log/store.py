@@ -120,7 +120,7 @@ class Store:
         with self.guard("open the journal folder"):
             self.files.mkdir(self.folder)
             self.files.sync_dir(self.folder.rpartition("/")[0] or ".")
-            self.take_lock()
+            self.acquire_lock()
             names = self.files.listdir(self.folder)
             for name in names:
                 # Nothing refers to them: they get a name that counts only when they are whole.
@@ -148,7 +148,7 @@ class Store:
         """From now on the folder may be copied while it is in use."""
         self.keeper = keeper
 
-    def take_lock(self) -> None:
+    def acquire_lock(self) -> None:
         try:
             self._lock_file = self.files.lock(self.path("lock"))
         except BlockingIOError:
@@ -375,7 +375,7 @@ class Store:
     def _count_spares(self) -> None:
         self.missing = max(SPARES - sum([size == self.settings.segment_bytes for _, size in self._spares]), 0)
 
-    def takes(self, nbytes: int) -> None:
+    def wrote_beside(self, nbytes: int) -> None:
         """So much was written beside the log: the next commit looks at what is left, if it is much."""
         self._unlooked += nbytes
 
@@ -420,7 +420,7 @@ class Store:
         with self.lock:
             self._spares.append((name, size))
             self._count_spares()
-        self.takes(size)
+        self.wrote_beside(size)
         return name
 
     def check_space(self) -> None:

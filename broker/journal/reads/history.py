@@ -385,7 +385,7 @@ class Cursor(Records):
             if kind == f.GROUP or slot == self.slot:
                 before = len(found)
                 if kind in (f.RUN, f.SETTLE, f.META, f.GROUP) and self._base(at) >= ahead.floor:
-                    self._take(at, size, kind, until, ahead, found)
+                    self._read_record(at, size, kind, until, ahead, found)
                 if len(found) > before:
                     nbytes += size
             self.place = self.place._replace(offset=self._start + at + size)
@@ -396,7 +396,7 @@ class Cursor(Records):
     def _base(self, at: int) -> int:
         return self.place.segment << 32 | self._start + at - f.RECORD.size
 
-    def _take(self, at: int, size: int, kind: int, until: int, ahead: Ahead, found: list[Entry]) -> None:
+    def _read_record(self, at: int, size: int, kind: int, until: int, ahead: Ahead, found: list[Entry]) -> None:
         data, head = self._data, f.RECORD.size
         checksum = f.CHECKSUMS[self._store.algorithms.get(self.place.segment, f.PREFERRED)]
         # Checked at each reading, not only at the start: the disk may have rotted since.

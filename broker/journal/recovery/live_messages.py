@@ -87,7 +87,7 @@ def settled_of(books: LiveIndex, record: RunRecord) -> Settled | None:
     alive = False
     for queue in record.queues:
         # The usual answer, by one search. What follows is for runs with holes.
-        if books.holds(record.slot, queue, first, last):
+        if books.contains(record.slot, queue, first, last):
             alive = True
             continue
         here = [(low, high) for low, high, _ in books.live(record.slot, queue, first, last)]

@@ -52,7 +52,7 @@ class Gathered:
         self.count = 0
         self._rows: dict[int, dict[int, list[Row]]] = {}
 
-    def take(self, data: bytes, at: int, flags: int, slot: int, position: int, living: Living) -> bool:
+    def add(self, data: bytes, at: int, flags: int, slot: int, position: int, living: Living) -> bool:
         """False: it is none."""
         first, nbytes, expires, time, count, _, queues, _, _, _, run_flags = f.RUN_FIXED.unpack_from(data, at)
         # Runs of many queues keep their order with those of each queue by coming alone.
@@ -156,7 +156,7 @@ class Recovered:
                         if (
                             not waiting
                             and flags in _BARE
-                            and gathered.take(data, at, flags, slot, position, self._living)
+                            and gathered.add(data, at, flags, slot, position, self._living)
                         ):
                             # Memory and steps: 512 runs at most wait here.
                             if gathered.count >= _GATHER:
@@ -311,7 +311,7 @@ class RecoveryScan:
             if bad >= 0:
                 return offset, bad
             self._number = number
-            self._take(book, data, start, end)
+            self._read_batch(book, data, start, end)
             self._joined = True
             self._remember(book.number, start, end)
             offset = end
@@ -325,7 +325,7 @@ class RecoveryScan:
             _, first, last = self.recent.popleft()
             self._recent_bytes -= last - first
 
-    def _take(self, book: SegmentBook, data: bytes, start: int, end: int) -> None:
+    def _read_batch(self, book: SegmentBook, data: bytes, start: int, end: int) -> None:
         """The records of a good batch. Plain runs that follow one another in a queue are booked as one, also when those
         of other queues stand between them."""
         following, tops = self._logs.next, self._tops
@@ -349,7 +349,7 @@ class RecoveryScan:
                     if flags & f.DEDUP:
                         self._producer(slot, *f.PAIR.unpack_from(data, at))
                         at += 16
-                    # Else it is a copy that compaction made, behind younger ones: _take_run() notes where it stands.
+                    # Else it is a copy that compaction made, behind younger ones: _read_run() notes where it stands.
                     if low > tops.get(slot, 0):
                         tops[slot] = low + more - 1
                         where = (slot, one(data, at)[0])
@@ -372,13 +372,13 @@ class RecoveryScan:
                     self._book(book, where, known)
                 joined.clear()
             if kind == f.RUN:
-                self._take_run(book, data, start, length, flags, slot)
+                self._read_run(book, data, start, length, flags, slot)
             elif kind == f.GROUP:
                 continue  # its members follow as if they stood alone
             elif kind in (f.EPOCH, f.RESET, f.SEEDED):
-                self._take_mark(book, data, start, length, kind, flags, slot, epoch, lsn)
+                self._read_mark(book, data, start, length, kind, flags, slot, epoch, lsn)
             else:
-                self._take_other(book, data, start, length, kind, flags, slot)
+                self._read_other(book, data, start, length, kind, flags, slot)
             start += length
         for where, known in joined.items():
             self._book(book, where, known)
@@ -408,7 +408,7 @@ class RecoveryScan:
         if number > known.get(token, 0):
             known[token] = number
 
-    def _take_mark(
+    def _read_mark(
         self, book: SegmentBook, data: bytes, at: int, length: int, kind: int, flags: int, slot: int, epoch: int,
         lsn: int,
     ) -> None:  # fmt: skip
@@ -450,7 +450,7 @@ class RecoveryScan:
         if self._pending is not None:
             self._pending = [meta for meta in self._pending if meta.slot != slot]
 
-    def _take_other(
+    def _read_other(
         self, book: SegmentBook, data: bytes, at: int, length: int, kind: int, flags: int, slot: int
     ) -> None:
         if kind == f.SETTLE:
@@ -458,14 +458,14 @@ class RecoveryScan:
             self._books.settle(slot, settle.queue, settle.spans)
             book.settles(length)
         elif kind == f.META:
-            self._take_meta(book, data, at, length, flags, slot)
+            self._read_meta(book, data, at, length, flags, slot)
         elif kind == f.SEGMENTS:
             (blob, _), *self._listing = f.read_pairs(data, at, length)
             self._appender.blobs_from(blob)
         elif kind == f.VOID:
             self._voids = True
 
-    def _take_run(self, book: SegmentBook, data: bytes, at: int, length: int, flags: int, slot: int) -> None:
+    def _read_run(self, book: SegmentBook, data: bytes, at: int, length: int, flags: int, slot: int) -> None:
         first, count, nqueues, run_flags = f.RUN_BRIEF.unpack_from(data, at)
         fields = at + f.RUN_FIXED.size
         blob = 0
@@ -493,7 +493,7 @@ class RecoveryScan:
         if blob:
             self._books.blob(slot, first, blob, nqueues)
 
-    def _take_meta(self, book: SegmentBook, data: bytes, at: int, length: int, flags: int, slot: int) -> None:
+    def _read_meta(self, book: SegmentBook, data: bytes, at: int, length: int, flags: int, slot: int) -> None:
         if flags & f.SNAPSHOT_BEGIN:
             # Kept beside what counts: a snapshot whose END is missing (a crash within) must not replace anything.
             self._pending, self._pending_from = [], book.number

@@ -173,10 +173,10 @@ class _Backup:
 
     def run(self, now_ms: Callable[[], int]) -> Statement:
         # First, before anything is listed: a body that is alive at the position must not go between scan and copy.
-        self._take_lock()
+        self._acquire_lock()
         # All segments are open before the end is looked for. The other way round a segment could be freed in between
         # that still holds messages alive at the end that was found.
-        numbers, taken = self._hold(now_ms)
+        numbers, taken = self._open_segments(now_ms)
         end = self._freeze(numbers)
         books = LiveIndex()
         appender = Appender(books, self._store.disk_id, self._store.settings.segment_bytes)
@@ -208,7 +208,7 @@ class _Backup:
 
     # ── the moment ─────────────────────────────────────────────────────────────────────────────────
 
-    def _take_lock(self) -> None:
+    def _acquire_lock(self) -> None:
         """The broker has it for moments only."""
         for _ in range(_ROUNDS):
             try:
@@ -218,7 +218,7 @@ class _Backup:
                 self._pace(WAIT)
         raise JournalError(f"{self._folder}: another backup is under way")
 
-    def _hold(self, now_ms: Callable[[], int]) -> tuple[list[int], int]:
+    def _open_segments(self, now_ms: Callable[[], int]) -> tuple[list[int], int]:
         """Opens all segments. Their numbers, and a time: what was on the disk by then is in them."""
         held = self._store.held
         for _ in range(_ROUNDS):

@@ -85,7 +85,7 @@ def _held(files: Files, folder: str) -> Iterator[tuple[Store, list[int]]]:
         more = _WAY_OUT if numbers else ""
         raise JournalError(f"{folder}: no journal here (there is no `identity` file){more}")
     # A broker that runs changes what would be judged here; its lock says so.
-    store.take_lock()
+    store.acquire_lock()
     try:
         store.identify(read_identity(files, folder))
         yield store, numbers

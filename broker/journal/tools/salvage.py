@@ -31,7 +31,7 @@ from ..recovery.live_messages import Living
 from ..recovery.recovery import RecoveryScan
 from ..replica.seeds import parts_of
 from .builder import Builder
-from .wreck import Piece, Wreck
+from .damaged_folder import DamagedFolder, Piece
 
 _AHEAD: Final = 1 << 20
 """Ids and queue numbers that may have been given out by records that are lost."""
@@ -81,7 +81,7 @@ class Remains(RecoveryScan):
 
     missing   segments that should be there.    snapshot   segment where the small state begins that counts; 0: none."""
 
-    def __init__(self, store: Store, books: LiveIndex, wreck: Wreck, report: Salvaged) -> None:
+    def __init__(self, store: Store, books: LiveIndex, wreck: DamagedFolder, report: Salvaged) -> None:
         super().__init__(store, books, Appender(books, store.disk_id, store.settings.segment_bytes))
         self.missing: list[int] = []
         self.snapshot = 0
@@ -102,7 +102,7 @@ class Remains(RecoveryScan):
             before = list(self._logs.next)
             for start, end in _places(piece):
                 if end:
-                    self._take(book, piece.data, start, end)
+                    self._read_batch(book, piece.data, start, end)
                 else:
                     self._pending = None  # a snapshot that is not whole replaces nothing
             self._seen |= {slot: piece.number for slot, lsn in enumerate(self._logs.next) if lsn != before[slot]}
@@ -165,10 +165,10 @@ def salvage(files: Files, source: str, target: str, settings: JournalSettings) -
 
 
 @contextmanager
-def remains(files: Files, source: str, report: Salvaged) -> Iterator[tuple[Wreck, Remains, LiveIndex]]:
+def remains(files: Files, source: str, report: Salvaged) -> Iterator[tuple[DamagedFolder, Remains, LiveIndex]]:
     """The folder, read once."""
     store = Store(files, source, JournalSettings())
-    with closing(Wreck(files, store)) as wreck:
+    with closing(DamagedFolder(files, store)) as wreck:
         report.notes += wreck.notes
         books = LiveIndex()
         scan = Remains(store, books, wreck, report)
@@ -177,7 +177,13 @@ def remains(files: Files, source: str, report: Salvaged) -> Iterator[tuple[Wreck
 
 
 def carry(
-    scan: Remains, wreck: Wreck, books: LiveIndex, files: Files, source: str, sink: SalvageSink, report: Salvaged
+    scan: Remains,
+    wreck: DamagedFolder,
+    books: LiveIndex,
+    files: Files,
+    source: str,
+    sink: SalvageSink,
+    report: Salvaged,
 ) -> None:
     """Everything that lives goes to the sink."""
     queues = Queues(scan)

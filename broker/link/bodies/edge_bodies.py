@@ -180,7 +180,7 @@ class BodyUp:
             self._load()
         return None
 
-    def takes_end(self) -> bool | None:
+    def end_of_body(self) -> bool | None:
         """Whether to sync, once, when everything has been sent and finish() was called; else None."""
         if self._ended or self._pieces or self._loaded < self._size:
             return None
@@ -449,7 +449,7 @@ class BodyHub:
                     self._inflight += len(piece)
                     self._unwritten[body.id] += len(piece)
                     self.send(pb.Body(id=body.id, data=piece))
-                if (sync := body.takes_end()) is not None:
+                if (sync := body.end_of_body()) is not None:
                     self.send(pb.Body(id=body.id, finish=sync))
 
     def on_body(self, message: pb.Body) -> None:

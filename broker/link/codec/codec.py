@@ -156,7 +156,7 @@ def put_run(run: Run, out: pb.Run) -> None:
         out.ids.extend(ids)
 
 
-def take_run(message: pb.Run) -> Run:
+def read_run(message: pb.Run) -> Run:
     """The run in `message`. Raises ProtocolViolation for one that contradicts itself."""
     records = message.records[:]
     count = len(records)

@@ -40,8 +40,8 @@ from .codec import (
     check_slot,
     malformed,
     put_run,
+    read_run,
     sequence,
-    take_run,
 )
 
 LinkCommand = Command | Open
@@ -219,7 +219,7 @@ PUT: dict[type, Callable[[Any, pb.Command], None]] = {
 # ── in ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def take_commands(up: pb.Up, token: int) -> list[LinkCommand | Unknown]:
+def read_commands(up: pb.Up, token: int) -> list[LinkCommand | Unknown]:
     """All commands of the message, in order. Raises ProtocolViolation: then none of them may be used."""
     # All are read before any is used: a message that does not decode happens in no part.
     commands: list[LinkCommand | Unknown] = []
@@ -277,7 +277,7 @@ def _publish(message: pb.Publish, token: int) -> Publish:
         seq,
         message.address,
         ROUTINGS[message.routing],
-        take_run(message.run),
+        read_run(message.run),
         message.queue if message.HasField("queue") else None,
         message.create and (message.maker or True),
         (token, seq >> SLOT_BITS) if message.dedup else None,

@@ -14,7 +14,7 @@ from broker.core.message import Run
 from broker.core.reasons import Reason
 from broker.rpc.v1 import link_pb2 as pb
 
-from .codec import NUMBER_MASK, SlotState, check_slot, malformed, put_run, take_run
+from .codec import NUMBER_MASK, SlotState, check_slot, malformed, put_run, read_run
 
 LinkEffect = Effect | SlotState
 
@@ -122,10 +122,10 @@ def effect_message(effect: Refused | ConsumerClosed | BrowseEnd | AddressBlocked
     )
 
 
-def take_effects(down: pb.Down) -> list[LinkEffect]:
+def read_effects(down: pb.Down) -> list[LinkEffect]:
     """All effects of the message, in order; deliveries of one run share the object. Raises ProtocolViolation."""
     effects: list[LinkEffect] = []
-    runs = list(map(take_run, down.runs))
+    runs = list(map(read_run, down.runs))
     try:
         for effect in down.effects:
             kind = effect.WhichOneof("kind")

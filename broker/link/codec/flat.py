@@ -24,8 +24,8 @@ from broker.core.message import BLOB, NO_IDS, PART, Blob, Run
 from broker.rpc.v1 import link_pb2 as pb
 
 from .codec import NUMBER_BITS, NUMBER_MASK, SLOT_BITS, SlotState, Unknown, malformed
-from .command_codec import OUTCOMES, ROUTINGS, LinkCommand, put_command, take_commands
-from .effect_codec import LinkEffect, effect_message, take_effects
+from .command_codec import OUTCOMES, ROUTINGS, LinkCommand, put_command, read_commands
+from .effect_codec import LinkEffect, effect_message, read_effects
 
 MARK: Final = 0x7A
 """Field 15, bytes; no field that comes first in a message of link.proto."""
@@ -187,8 +187,8 @@ def _run(run: Run) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def take_flat(flat: memoryview, token: int) -> list[LinkCommand | Unknown]:
-    """As take_commands(). Raises ProtocolViolation: then none of them may be used."""
+def read_flat(flat: memoryview, token: int) -> list[LinkCommand | Unknown]:
+    """As read_commands(). Raises ProtocolViolation: then none of them may be used."""
     commands: list[LinkCommand | Unknown] = []
     above = token << NUMBER_BITS
     try:
@@ -197,7 +197,7 @@ def take_flat(flat: memoryview, token: int) -> list[LinkCommand | Unknown]:
             if kind is _Publish:
                 commands.append(_publish(each, token, above))
             elif kind is bytes:
-                commands += take_commands(pb.Up.FromString(each), token)
+                commands += read_commands(pb.Up.FromString(each), token)
             else:
                 commands.append(_other(each, above))
     except (msgspec.DecodeError, DecodeError, IndexError, KeyError, ValueError) as error:
@@ -208,7 +208,7 @@ def take_flat(flat: memoryview, token: int) -> list[LinkCommand | Unknown]:
 def _publish(told: Any, token: int, above: int) -> Publish:
     session, seq = told.session, told.seq
     publish = Publish(
-        told.slot, above | session if session else 0, seq, told.address, ROUTINGS[told.routing], _taken(told.run),
+        told.slot, above | session if session else 0, seq, told.address, ROUTINGS[told.routing], _read_run(told.run),
         told.queue, told.create, (token, seq >> SLOT_BITS) if told.dedup else None,
     )  # fmt: skip
     if told.ttl or told.delay:
@@ -228,7 +228,7 @@ def _other(told: Any, above: int) -> LinkCommand:
     return Barrier(told.slot, above | told.session, told.seq)
 
 
-def _taken(told: _Run) -> Run:
+def _read_run(told: _Run) -> Run:
     """The run. Raises ProtocolViolation for one that contradicts itself."""
     records, lines, flags = told.records, told.lines, told.flags
     count = len(records)
@@ -310,12 +310,12 @@ class FlatBuilder:
         return _encode((self._said, self._effects)) if self.count else b""
 
 
-def take_flat_effects(flat: memoryview) -> list[LinkEffect]:
-    """As take_effects(). Raises ProtocolViolation."""
+def read_flat_effects(flat: memoryview) -> list[LinkEffect]:
+    """As read_effects(). Raises ProtocolViolation."""
     effects: list[LinkEffect] = []
     try:
         told, said = _downs(flat)
-        runs = [_taken(run) for run in told]
+        runs = [_read_run(run) for run in told]
         for each in said:
             kind = type(each)
             if kind is _Deliveries:
@@ -327,7 +327,7 @@ def take_flat_effects(flat: memoryview) -> list[LinkEffect]:
             elif kind is _Dones:
                 effects += [Done(*one) for one in zip(each.sessions, each.seqs, strict=True)]  # type: ignore[union-attr]
             else:
-                effects += take_effects(pb.Down.FromString(each))
+                effects += read_effects(pb.Down.FromString(each))
     except (msgspec.DecodeError, DecodeError, IndexError, ValueError) as error:
         raise malformed(f"effects that contradict each other: {error}") from error
     return effects

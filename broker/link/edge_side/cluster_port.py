@@ -189,12 +189,12 @@ class ClusterPort:
             if command.slot == EVERYWHERE:
                 pressed |= self.submit(list(self._together.parts(command)))  # type: ignore[arg-type]
                 continue
-            if self._delayed.active and self._delayed.takes(command):
+            if self._delayed.active and self._delayed.delays(command):
                 self._mirrored.closes(command)
                 pressed = True
                 continue
             # All are taken, also when one presses: the edge has given them away.
-            pressed |= self._take(command)
+            pressed |= self._enqueue(command)
         return pressed
 
     def metrics(self) -> list[Metric]:
@@ -203,7 +203,7 @@ class ClusterPort:
 
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
 
-    def _take(self, command: Command) -> bool:
+    def _enqueue(self, command: Command) -> bool:
         lane = self._lanes.get(command.slot) or self._routes.lane(command.slot)
         # The slot has had no owner for long: an answer at once instead of a wait for each.
         if lane.refusing and self._refuse_at_once(lane, command):
@@ -463,7 +463,7 @@ class ClusterPort:
             self._end_consumer(lane, consumer)
             if refused is not None:
                 # The subscription cannot be deleted, but the consumer has no other way to end.
-                self._take(Unsubscribe(command.slot, command.session, 0, command.consumer, command.address))
+                self._enqueue(Unsubscribe(command.slot, command.session, 0, command.consumer, command.address))
         return refused
 
     def _end_consumer(self, lane: SlotChannel, consumer: ReplayedConsumer) -> None:
@@ -480,7 +480,7 @@ class ClusterPort:
             command = hold.command
             there = lives(self._routes.lane(command.slot), hold.consumer)
             if hold.claimed and there and isinstance(command, Hold):
-                self._take(Settle(command.slot, command.session, 0, command.consumer, command.ids, Outcome.RETURN))
+                self._enqueue(Settle(command.slot, command.session, 0, command.consumer, command.ids, Outcome.RETURN))
 
     def _end_holds(self, entry: PendingCommand) -> None:
         """The transaction of these Holds is over."""

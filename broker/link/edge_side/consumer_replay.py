@@ -212,7 +212,7 @@ class ReplayedConsumer:
         """The owner of that opening knows of it."""
         self.opening = opening
 
-    def holds_body(self, message: int) -> bool:
+    def may_read_body(self, message: int) -> bool:
         """May its body be asked for in its name."""
         return message in self.ids
 
@@ -292,7 +292,7 @@ class ReplayedConsumer:
                     del self.ids[i]
                     covered.append(i)
                 else:
-                    entry.firm &= self._take(i, covered)
+                    entry.firm &= self._cover(i, covered)
                 if hold:
                     self.holds[i] = entry
         if covered:
@@ -302,7 +302,7 @@ class ReplayedConsumer:
             for each in (entry, *entry.holds):
                 self._back_of.update(dict.fromkeys(self.aside.get(each, ()), entry))
 
-    def _take(self, i: int, covered: list[int]) -> bool:
+    def _cover(self, i: int, covered: list[int]) -> bool:
         """Is all of it durable."""
         ids = self.ids
         # client-individual: this one (C44).

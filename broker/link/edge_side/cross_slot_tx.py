@@ -52,7 +52,7 @@ class DelayedTransactions:
             self.starting.update(dict.fromkeys(before, entry))
         return bool(before)
 
-    def takes(self, command: Command) -> bool:
+    def delays(self, command: Command) -> bool:
         """True: the command waits."""
         waiting = self._waiting.get(getattr(command, "session", 0))
         if waiting is None:

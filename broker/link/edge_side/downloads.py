@@ -46,7 +46,7 @@ class Downloads:
 
     def read(self, slot: int, blob: Blob, consumer: int = 0, message: int = 0) -> BodyReader:
         lane, known = self._routes.lane(slot), self._consumers.get(consumer)
-        holds = known is not None and known.holds_body(message)
+        holds = known is not None and known.may_read_body(message)
         # Who holds the message may have its body from whoever leads next; others (an operator who looks at it) ask
         # again.
         lost = partial(self._lost, known, message) if known is not None and holds else None
@@ -60,7 +60,7 @@ class Downloads:
     def arrived(self, consumer: int, message: int, outcome: Outcome = Outcome.ACK) -> None:
         """The owner is to be told, whichever it is and as often as it takes."""
         known = self._consumers.get(consumer)
-        if known is None or not known.confirms or not known.holds_body(message):
+        if known is None or not known.confirms or not known.may_read_body(message):
             return
         lane = self._routes.lane(known.slot)
         command = Settle(lane.slot, known.command.session, 0, consumer, [message], outcome)
@@ -77,12 +77,12 @@ class Downloads:
         link = lane.link
         if link is None:
             return
-        for body, message in self._take(consumer).items():
+        for body, message in self._pop_waiting(consumer).items():
             link.bodies.go_on(body, lane.slot, consumer.number, message)
 
     def end(self, consumer: ReplayedConsumer, why: str = "its subscription has ended") -> None:
         """No owner will have what it holds."""
-        for body in self._take(consumer):
+        for body in self._pop_waiting(consumer):
             body.failed(Away(why))
 
     def give_up(self, lane: SlotChannel, why: str) -> None:
@@ -107,7 +107,7 @@ class Downloads:
         else:
             self._watch()
 
-    def _take(self, consumer: ReplayedConsumer) -> dict[BodyDown, int]:
+    def _pop_waiting(self, consumer: ReplayedConsumer) -> dict[BodyDown, int]:
         """What waits for it, which does not wait any more."""
         waiting = self._waiting.get(consumer.slot, {})
         bodies = waiting.pop(consumer, {})

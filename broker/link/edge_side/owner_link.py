@@ -33,8 +33,8 @@ from broker.seams.stream import EDGE_SERVICE, Dialer, Ended, EndKind, Stream
 from ..bodies.edge_bodies import BodyHub
 from ..codec.codec import CONGESTED, DOWN_PING, UP_PING, decode_down
 from ..codec.command_codec import LinkCommand, fill_publish, put_command
-from ..codec.effect_codec import LinkEffect, take_effects
-from ..codec.flat import joined, parted, put_flat, take_flat_effects
+from ..codec.effect_codec import LinkEffect, read_effects
+from ..codec.flat import joined, parted, put_flat, read_flat_effects
 from ..questions import Asked, Done, Tell
 from ..stats import LinkStats
 
@@ -454,17 +454,17 @@ class OwnerLink:
                 borne = self._patience.silence(self._heard)
                 log.info("%s was only slow: it may be silent for %.3g s now", self.owner, borne)
             self._user.on_answered(self)
-        self._stats.took(len(data), self._far)
+        self._stats.received(len(data), self._far)
         if data == DOWN_PING:
             self._said_no = ""
             return
         try:
             if self._flat:
                 flat, down = parted(data, pb.Down)
-                effects = take_effects(down) if flat is None else take_flat_effects(flat)
+                effects = read_effects(down) if flat is None else read_flat_effects(flat)
             else:
                 down = decode_down(data)
-                effects = take_effects(down)
+                effects = read_effects(down)
         except ProtocolViolation as violation:
             self._stats.refused_peer()
             log.error("owner %s (%s): %s", self.owner, self.address, violation)
@@ -474,11 +474,11 @@ class OwnerLink:
             self._refused(down.refusal)
             return
         self._said_no = ""  # it talks to us
-        self._take(down, effects, len(data))
+        self._handle(down, effects, len(data))
         if end is self._end:
             self._after(end)
 
-    def _take(self, down: pb.Down, effects: list[LinkEffect], nbytes: int) -> None:
+    def _handle(self, down: pb.Down, effects: list[LinkEffect], nbytes: int) -> None:
         # Of an earlier batch: nothing yet.
         if down.taken >= self._batch:
             self._awaiting = False

@@ -126,7 +126,8 @@ class SlotChannel:
         return not was
 
     def take_blocked(self, passing: bool = False) -> Iterable[tuple[int, str, bool]]:
-        """Who was told that what is full, by its owner of before. passing: only of what passes by itself."""
+        """Takes out which sessions were told that an address is full, by the slot's last owner. passing: only of what
+        passes by itself."""
         blocked, self.blocked = self.blocked, {key: None for key in self.blocked if passing and not key[2]}
         return [key for key in blocked if key not in self.blocked]
 
@@ -226,7 +227,7 @@ class SlotChannel:
             body.start(self.link.bodies, self.openings)
 
     def take_waiting(self) -> list[BodyUp]:
-        """Large bodies that wait for it, and do so no more."""
+        """Takes out the large bodies that wait for it."""
         waiting, self.waiting = self.waiting, []
         return waiting
 

@@ -46,7 +46,7 @@ class AttachBarrier(Generic[Peer]):
         self._queued[slot] = set()
         self._called[slot] = news
 
-    def take(self, slot: int, most: int) -> list[tuple[Peer, int, Waiting]]:
+    def release(self, slot: int, most: int) -> list[tuple[Peer, int, Waiting]]:
         """What has waited longest is let in now, so much of it. When that was all, nothing waits there any more."""
         self._called.pop(slot, None)
         waiting = self.waiting.get(slot, deque())

@@ -53,9 +53,9 @@ from ..codec.codec import (
     Unknown,
     malformed,
 )
-from ..codec.command_codec import take_commands
+from ..codec.command_codec import read_commands
 from ..codec.effect_codec import DownBuilder
-from ..codec.flat import FlatBuilder, joined, take_flat
+from ..codec.flat import FlatBuilder, joined, read_flat
 from ..stats import LinkStats
 from .attach_barrier import AttachBarrier, Waiting
 from .attachments import NOT_YET, Attached, Attachments
@@ -178,7 +178,7 @@ class EdgePeer:
     def receive(self, up: pb.Up, flat: memoryview | None = None) -> list[Command]:
         """What the message asks of the shard, in order. flat: its commands (codec/flat.py). Raises ProtocolViolation:
         then nothing of it may happen."""
-        asked = take_commands(up, self.token) if flat is None else take_flat(flat, self.token)
+        asked = read_commands(up, self.token) if flat is None else read_flat(flat, self.token)
         # Batches count on without a gap. A gap means a bug or another stream's message: nothing of it is used.
         if up.batch and up.batch != self._taken + 1:
             raise malformed(f"batch {up.batch} behind batch {self._taken}")

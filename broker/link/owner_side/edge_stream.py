@@ -25,8 +25,8 @@ class StreamUser(Protocol):
 class EdgeStream:
     """peer   None: it has not said who it is.
     over      it was refused: what still comes is not looked at.
-    held      what came behind its Hello while that waits (farewells.py), as much as an edge sends unanswered; None: it
-              does not wait."""
+    held      what came behind its Hello while that waits (session_ends.py), as much as an edge sends unanswered; None:
+              it does not wait."""
 
     __slots__ = ("_listener", "held", "on_message", "over", "peer", "stream")
 

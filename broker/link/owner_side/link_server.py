@@ -43,8 +43,8 @@ from ..stats import LinkStats
 from .attach_barrier import AttachBarrier
 from .edge_peer import EdgePeer, Resting
 from .edge_stream import EdgeStream
-from .farewells import Farewells
 from .flood_guard import FLOOD, FLOOD_S, FloodGuard
+from .session_ends import SessionEnds
 
 log = logging.getLogger("stampede.link")
 
@@ -117,8 +117,8 @@ class LinkServer:
         self.answers = OperatorAnswers(schedule, clock.monotonic)
         """To operators."""
         self._relay = EdgeRelay(later)
-        self._farewells = Farewells(
-            self._take, lambda: self._congested, self.resting, self._at_last, schedule, later
+        self._farewells = SessionEnds(
+            self._enqueue, lambda: self._congested, self.resting, self._at_last, schedule, later
         )  # fmt: skip
 
     # ── slots that are led here, or not any more ───────────────────────────────────────────────────
@@ -133,7 +133,7 @@ class LinkServer:
         # Ends of sessions that came while it stood still: they must not get lost with the pause.
         resting = self.resting.pop(slot, None)
         if resting is not None and resting.epoch == epoch and resting.ends:
-            self._take(resting.ends)
+            self._enqueue(resting.ends)
         if news is not None:
             self.attach_barrier.open(slot, news)
         # One for each edge, not for each of its clients.
@@ -154,7 +154,7 @@ class LinkServer:
         commands: list[Command] = []
         peers: dict[EdgePeer, None] = {}
         for slot in list(self._entering):
-            waiting = self.attach_barrier.take(slot, left)
+            waiting = self.attach_barrier.release(slot, left)
             left -= len(waiting)
             if slot not in self.attach_barrier.waiting:
                 del self._entering[slot]
@@ -167,7 +167,7 @@ class LinkServer:
                 break
         for peer in peers:
             self.flush_soon(peer)
-        self._take(commands)
+        self._enqueue(commands)
         if self._letting_in:
             self._schedule(self._let_in_some)
 
@@ -292,7 +292,7 @@ class LinkServer:
     def on_message(self, end: EdgeStream, data: bytes) -> None:
         # Whatever it is: it lives.
         self._heard[end.stream] = self._clock.monotonic()
-        self.stats.took(len(data))
+        self.stats.received(len(data))
         peer = end.peer
         if end.over or (peer is not None and peer.stream is not end.stream):
             return
@@ -321,7 +321,7 @@ class LinkServer:
         except ProtocolViolation as violation:
             self._refuse(end, violation.code, violation.detail)
             return
-        if commands and self._submit(commands) and not self._congested:  # _take(), in line
+        if commands and self._submit(commands) and not self._congested:  # _enqueue(), in line
             self._congest()
         # Also without effects: that the batch was taken has to be told, for the edge's next one waits for it.
         if not peer.dirty and peer.has_news():  # flush_soon(), in line
@@ -344,7 +344,7 @@ class LinkServer:
         peer = self._peers.get(number >> NUMBER_BITS)
         return peer.edge if peer is not None else ""
 
-    def _take(self, commands: list[Command]) -> None:
+    def _enqueue(self, commands: list[Command]) -> None:
         if commands and self._submit(commands) and not self._congested:
             self._congest()
 

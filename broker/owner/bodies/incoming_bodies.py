@@ -47,20 +47,21 @@ class _Body:
 
 
 class IncomingBodies:
-    """The bodies of one stream. taken(id, bytes, whole) after each piece; failed(why), once, if the disk refuses."""
+    """The bodies of one stream. acknowledge(id, bytes, whole) after each piece; failed(why), once, if the
+    disk refuses."""
 
-    __slots__ = ("_bodies", "_failed", "_io", "_store", "_taken")
+    __slots__ = ("_acknowledge", "_bodies", "_failed", "_io", "_store")
 
     def __init__(
         self,
         store: IncomingStore,
         io: Io,
-        taken: Callable[[int, int, bool], None],
+        acknowledge: Callable[[int, int, bool], None],
         failed: Callable[[str], None],
     ) -> None:
         self._store = store
         self._io = io
-        self._taken = taken
+        self._acknowledge = acknowledge
         self._failed = failed
         self._bodies: dict[int, _Body] = {}
 
@@ -82,11 +83,11 @@ class IncomingBodies:
     def begin(self, id: int, length: int, slot: int) -> None:
         self._drop_referred()
         if self.whole(id):
-            self._taken(id, length, True)
+            self._acknowledge(id, length, True)
             return
         body = self._bodies[id] = _Body(self._store.receive(id), slot, length)
         if length:
-            self._taken(id, 0, False)
+            self._acknowledge(id, 0, False)
         else:
             self._finish(id, body)
 
@@ -100,7 +101,7 @@ class IncomingBodies:
                 # The old leader's other slots share this stream, and what waits there for an answer holds their
                 # window.
                 if not body.whole:
-                    self._taken(id, body.length, True)
+                    self._acknowledge(id, body.length, True)
 
     def _drop_referred(self) -> None:
         """What messages refer to by now is the journal's."""
@@ -115,7 +116,7 @@ class IncomingBodies:
             return
         body.written += nbytes
         if body.written < body.length:
-            self._taken(id, body.written, False)
+            self._acknowledge(id, body.written, False)
         else:
             self._finish(id, body)
 
@@ -129,7 +130,7 @@ class IncomingBodies:
             self._fail(error)
             return
         body.whole = True
-        self._taken(id, body.length, True)
+        self._acknowledge(id, body.length, True)
 
     def _fail(self, error: BaseException) -> None:
         self.abort()

@@ -97,7 +97,7 @@ class Deferred:
                 return
             # Nothing waits yet: most turns, and no call. Behind puts_back() nobody is held: what is put back has not
             # been carried out, and what was kept here for the sake of something else would come before it.
-            if self._room > TURN or not (self.waiting and self.holds(command)):
+            if self._room > TURN or not (self.waiting and self.delays(command)):
                 self._room -= units(command)
                 yield command
 
@@ -122,7 +122,7 @@ class Deferred:
         self._left = TURN_NS
         return waiting
 
-    def holds(self, command: Any) -> bool:
+    def delays(self, command: Any) -> bool:
         """Has it to wait for an earlier one; then it does."""
         dedup = getattr(command, "dedup", None)
         session = getattr(command, "session", 0)

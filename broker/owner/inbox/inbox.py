@@ -50,7 +50,7 @@ class Inbox:
         self.throttles = len(self.new) + len(self.deferred.waiting) >= MOST // 2
         return not self.throttles
 
-    def take(self) -> tuple[list[Command], list[Command]]:
+    def drain(self) -> tuple[list[Command], list[Command]]:
         """For a turn: what has waited, and as much of what is new as is enough for one."""
         inbox, self.new = self.new, []
         shares = self._shares
@@ -71,7 +71,7 @@ class Inbox:
         self.new = back + self.new
         self._wake()
 
-    def take_new(self) -> list[Command]:
+    def drain_new(self) -> list[Command]:
         """All that is new, however much."""
         new, self.new = self.new, []
         if self._shares is not None:
@@ -107,4 +107,4 @@ class Inbox:
 
     def empty(self, under_way: Sequence[Command]) -> list[Command]:
         """Nothing of it will be carried out, nor what is under way: all of it."""
-        return [*self.deferred.begin(), *under_way, *self.take_new()]
+        return [*self.deferred.begin(), *under_way, *self.drain_new()]

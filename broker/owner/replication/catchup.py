@@ -241,7 +241,7 @@ class CatchUp:
     def on_taken(self, peer: Peer, taken: pb.BlobTaken) -> None:
         body = self._bodies.get((peer, taken.id))
         if body is not None:
-            body.taken(taken.bytes, taken.whole)
+            body.acknowledged(taken.bytes, taken.whole)
 
     # ── seeds ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -426,7 +426,7 @@ class _Body:
         if not self._over:
             self._open()
 
-    def taken(self, nbytes: int, whole: bool) -> None:
+    def acknowledged(self, nbytes: int, whole: bool) -> None:
         """The follower has so much of it."""
         self._taken_bytes = nbytes
         if whole:

@@ -95,7 +95,7 @@ class LeaderStream:
         self._promise_s = 0.0
         self._checksum = 0
         self._over = False
-        self._bodies = IncomingBodies(user.journal.blobs, user.body_io, self._taken, self._failed)
+        self._bodies = IncomingBodies(user.journal.blobs, user.body_io, self._acknowledge_body, self._failed)
 
     def excuse(self, slept: float, now: float) -> None:
         """So long this process stood still: no silence of the leader."""
@@ -280,7 +280,7 @@ class LeaderStream:
         slot = chunk.slot - 1
         if chunk.first and slot >= 0 and slot not in self.slots:
             # Said so before, as of the items: nobody will name it here, so there would be nobody to remove it either.
-            self._taken(chunk.id, chunk.length, True)
+            self._acknowledge_body(chunk.id, chunk.length, True)
         elif chunk.first:
             self._bodies.begin(chunk.id, chunk.length, slot)
         else:
@@ -304,7 +304,7 @@ class LeaderStream:
         if not self._over:
             self.send(pb.ToLeader(acked=seq))
 
-    def _taken(self, id: int, nbytes: int, whole: bool) -> None:
+    def _acknowledge_body(self, id: int, nbytes: int, whole: bool) -> None:
         if not self._over:
             self.send(pb.ToLeader(taken=pb.BlobTaken(id=id, bytes=nbytes, whole=whole)))
 

@@ -27,8 +27,8 @@ NOBODY: Final = -1
 
 
 class NoEnd(Exception):
-    """Thrown into a step of an engine that does not end (app/process/witness.py): from there on it is one that has
-    thrown."""
+    """Thrown into a step of an engine that does not end (app/process/stall_detector.py): from there on it is one that
+    has thrown."""
 
 
 def step_of(frame: FrameType | None) -> FrameType | None:

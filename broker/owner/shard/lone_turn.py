@@ -25,10 +25,10 @@ from broker.core.commands import Publish
 from broker.core.effects import Turn
 from broker.engine.engine import Engine
 from broker.engine.state.budget import Budget
-from broker.seams.steps import StepKindStats
+from broker.seams.loop_watchdog import StepKindStats
 
 from ..commit.release_gate import ReleaseGate, Touched
-from .listening import Listener, tell_blamed
+from .effect_listeners import Listener, tell_blamed
 from .slot_alarm import SlotAlarm
 from .slow_turns import Blame
 

@@ -42,7 +42,7 @@ from broker.engine.state.budget import Budget
 from broker.engine.tick import TICKED
 from broker.journal.journal import Journal
 from broker.seams.clock import Clock, SteadyClock
-from broker.seams.steps import QUICK_S, Steps
+from broker.seams.loop_watchdog import QUICK_S, Steps
 
 from ..commit.group_commit import GroupCommit
 from ..commit.io_thread import Io
@@ -54,11 +54,11 @@ from ..inbox.inbox import Inbox
 from ..inbox.portions import MOST, WORK
 from ..transactions.large_commits import LargeCommit, TurnParts
 from ..transactions.transact import Crossing, carry_moves
-from . import refusing
+from . import failure_answers
 from .asked_steps import AskedSteps, Step, decided
+from .effect_listeners import Listener, tell_blamed
 from .fault_attribution import NOBODY, culprit
 from .full_makers import FullMakers
-from .listening import Listener, tell_blamed
 from .lone_turn import LoneTurns
 from .memory_pressure import Pressure
 from .page_reads import PageReads
@@ -375,7 +375,7 @@ class Shard:
                 if self._large is None and self._behind.busy and self._behind.go_on(turn, touched):
                     self.wake()
                 if self._large is None and (self._inbox.new or self._deferred.waiting):
-                    waiting, new = self._inbox.take()
+                    waiting, new = self._inbox.drain()
                     self.stats.turns += 1
                     self._commands.carry_out(waiting, new, turn, touched, blobs)
                     carried_out = waiting + new
@@ -577,6 +577,6 @@ class Shard:
         under_way = self._large.commands if self._large is not None else []
         self._large = None
         inbox = self._inbox.empty(under_way)
-        effects = refusing.unheard(inbox) if self._alone else []
+        effects = failure_answers.unheard(inbox) if self._alone else []
         if effects and self.listener is not None:
             self.listener.on_effects(effects)

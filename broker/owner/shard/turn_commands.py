@@ -30,7 +30,7 @@ from ..inbox.portions import WORK, beside, beside_by_slot
 from ..transactions.large_commits import TurnParts
 from ..transactions.transact import Engines, published, transacting, wary
 from .all_slots import Slots, carry_out
-from .listening import Listener, tell_blamed
+from .effect_listeners import Listener, tell_blamed
 from .memory_pressure import Pressure
 from .slow_turns import LONG_S, Blame
 
@@ -76,7 +76,7 @@ class TurnCommands:
             commands = chain(deferred.some(waiting), inbox) if waiting else iter(inbox)
             for command in commands:
                 # Order within a session (I7).
-                if deferred.waiting and deferred.holds(command):
+                if deferred.waiting and deferred.delays(command):
                     continue
                 engine = engines.get(command.slot)
                 if engine is None:

@@ -20,7 +20,7 @@ from broker.engine.consumers.consumer import Consumer
 from broker.engine.engine import Engine
 from broker.engine.queue.queue import Queue
 from broker.engine.routing.dead_letter_queues import expiry_queue
-from broker.engine.state import portrait
+from broker.engine.state import queue_views
 from broker.engine.state.depth import busy
 from broker.engine.state.slot import Slot
 from broker.engine.state.slot_address import Address
@@ -30,7 +30,7 @@ from broker.engine.state.why_queue_waits import why
 from broker.seams.clock import Clock, Later
 
 from .kept import Counts, SideBySide, kept_of_slot, queues_of, side_by_side
-from .known_slots import KnownSlots
+from .listing_cache import KnownSlots
 
 if TYPE_CHECKING:
     from .shard import Shard
@@ -67,7 +67,7 @@ _TRANSACTIONS: dict[str, Callable[[Prepared], Any]] = {
     "tx": lambda prepared: prepared.tx,
 }
 SORTS: dict[str, tuple[str, ...]] = {
-    "queues": tuple(portrait.QUEUE_VALUES),
+    "queues": tuple(queue_views.QUEUE_VALUES),
     "addresses": tuple(_ADDRESSES),
     "consumers": tuple(_CONSUMERS),
     "transactions": tuple(_TRANSACTIONS),
@@ -134,11 +134,12 @@ class Views:
     # ── lists ──────────────────────────────────────────────────────────────────────────────────────
 
     def queues(self, question: Question) -> Work:
-        """Filters: q (part of the name), address, addresses (any of these), routing, type (portrait.kind_of), consumed,
-        filled, paused (bool); or patterns: names of queues that everybody shares and one of these stands for."""
+        """Filters: q (part of the name), address, addresses (any of these), routing, type (queue_views.kind_of),
+        consumed, filled, paused (bool); or patterns: names of queues that everybody shares and one of these
+        stands for."""
         if "patterns" in question:
             return (yield from self._names(question))
-        return (yield from self._some_queues(question, _queue_filter(question), portrait.queue_row))
+        return (yield from self._some_queues(question, _queue_filter(question), queue_views.queue_row))
 
     def _names(self, question: Question) -> Work:
         known = NamedBy(question.get("delimiter", "."))
@@ -159,7 +160,7 @@ class Views:
         keep: Callable[[tuple[Slot, Queue]], bool] | None,
         row: Callable[[Slot, Queue], dict[str, Any]],
     ) -> Work:
-        value = portrait.QUEUE_VALUES[question["sort"]]
+        value = queue_views.QUEUE_VALUES[question["sort"]]
         page = yield from self._chosen(
             question,
             _queues_of,
@@ -186,7 +187,7 @@ class Views:
             lambda entry: (entry[1].name, entry[0].number),
             keep if part or allowed is not None else None,
         )
-        answer = yield from _listed(page, portrait.address_row)
+        answer = yield from _listed(page, queue_views.address_row)
         if question.get("names"):
             return answer
         for at, (row, (_, (_, address))) in enumerate(zip(answer["rows"], page.entries, strict=True)):
@@ -194,7 +195,7 @@ class Views:
                 yield
             row["messages"] = row["consumers"] = 0
             for seen, queue in enumerate(list(address.queues.values()), 1):
-                row["messages"] += portrait.messages(queue)
+                row["messages"] += queue_views.messages(queue)
                 row["consumers"] += len(queue.consumers)
                 if not seen % PIECE:
                     yield
@@ -210,7 +211,7 @@ class Views:
             lambda entry: (entry[1].id, entry[0].number),
             _consumer_filter(question, self._number, self._edge_of),
         )
-        answer = yield from _listed(page, portrait.consumer_row)
+        answer = yield from _listed(page, queue_views.consumer_row)
         for row in answer["rows"]:
             row["edge"] = self._edge_of(row["session"])
             row["session"] = self._number(row["session"])
@@ -225,7 +226,7 @@ class Views:
             lambda entry: value(entry[1]),
             lambda entry: (entry[1].tx, entry[0].number),
         )
-        return (yield from _listed(page, portrait.transaction_row))
+        return (yield from _listed(page, queue_views.transaction_row))
 
     # ── one queue, and all together ────────────────────────────────────────────────────────────────
 
@@ -235,7 +236,7 @@ class Views:
         rows: list[dict[str, Any]] = []
         for slot in self._slots():
             for queue in _named(slot, question["name"], question.get("address", "")):
-                row = portrait.queue_detail(slot, queue)
+                row = queue_views.queue_detail(slot, queue)
                 row["expiry_queue"] = expiry_queue(queue.settings, queue.address)
                 row["why"] = why(slot, queue, self._clock.wall_ms())
                 rows.append(row)
@@ -319,7 +320,7 @@ def _sums(slot: Slot) -> Generator[None, None, tuple[dict[str, int], dict[str, i
                 continue
             seen += 1
             pages = queue.pages
-            # portrait.waiting() and scheduled() in line, as in messages().
+            # queue_views.waiting() and scheduled() in line, as in messages().
             waiting += queue.count + queue.far + pages.count + queue.gate.entries
             delivering += queue.delivering
             scheduled += queue.delayed.count
@@ -374,10 +375,10 @@ def _queue_filter(question: Question) -> Callable[[tuple[Slot, Queue]], bool] | 
     if routing := question.get("routing"):
         tests.append(lambda queue: queue.routing.name == routing)
     if kind := question.get("type"):
-        tests.append(lambda queue: portrait.kind_of(queue) == kind)
+        tests.append(lambda queue: queue_views.kind_of(queue) == kind)
     for name, value in (
         ("consumed", lambda queue: bool(queue.consumers)),
-        ("filled", lambda queue: portrait.messages(queue) > 0),
+        ("filled", lambda queue: queue_views.messages(queue) > 0),
         ("paused", lambda queue: queue.paused or queue.settings.paused),
     ):
         if (wanted := question.get(name)) is not None:

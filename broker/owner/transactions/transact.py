@@ -166,7 +166,7 @@ def _move(shard: Engines, item: Move, turn: Turn, reached: Touched) -> None:
         return
     # A target that does not take it at all: it is settled all the same, and said in the log, or it would expire or
     # fail again in every turn.
-    if _taken(target, publish, item):
+    if _fits(target, publish, item):
         target.handle(publish, group)
     source.moved(item, group)
     merge(group, turn)
@@ -179,7 +179,7 @@ def _when_awake(target: Engine, publish: Publish, item: Move, led: Engine, turn:
     turn.moves.append(item)
 
 
-def _taken(target: Engine, publish: Publish, item: Move) -> bool:
+def _fits(target: Engine, publish: Publish, item: Move) -> bool:
     """Does its new address take it; fits the command to what it finds there."""
     try:
         target.check(publish, {})

@@ -24,11 +24,11 @@ from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, re
 from ..spec.model import AddressOwner, AddressSpec, BrokerSpec, Resource, SecretKey, Table, UserSpec, json_table
 from ..spec.names import ADDRESS, BROKER, Id
 from ..world import entries
+from ..world.address_traffic import Traffic
 from ..world.cluster import Cluster
 from ..world.resource_cache import ResourceCache, place_of
 from ..world.statuses import Statuses
-from ..world.traffic import Traffic
-from . import passcodes, speaking
+from . import address_owners, passcodes
 
 log = logging.getLogger("stampede.operator")
 
@@ -218,17 +218,17 @@ class EtcdReconciler:
     @staticmethod
     def _shut_out(other: Resource, place: str, owners: Sequence[AddressOwner], cluster: Cluster) -> bool:
         """An Address that is not to have the key and does not, however old, keeps nobody out."""
-        if other.id.kind != ADDRESS or not speaking.is_anothers(other.id.name, last_part(place), owners):
+        if other.id.kind != ADDRESS or not address_owners.is_anothers(other.id.name, last_part(place), owners):
             return False
         return cluster.keys.config + place not in cluster.marks.get(other.uid, ())
 
     def _not_owner(self, resource: Resource, spec: AddressSpec, cluster: Cluster) -> Condition | None:
         """Another resource's address; what becomes of its StompBroker has it looked at again."""
-        if why := speaking.only_a_queue(spec):
+        if why := address_owners.only_a_queue(spec):
             return Condition("Accepted", False, "Invalid", why)
         broker = self._world.broker_of(resource)
         owners = broker.spec(BrokerSpec).address_owners if broker is not None else []
-        why = speaking.not_owner(resource.id.name, spec, owners)
+        why = address_owners.not_owner(resource.id.name, spec, owners)
         if not why:
             return None
         if cluster.marks.get(resource.uid):

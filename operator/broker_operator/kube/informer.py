@@ -68,7 +68,7 @@ class Informer:
         for id in [id for id in self.items if id not in found]:
             self._tell(id, self.items.pop(id))
         for seen, (id, item) in enumerate(found.items(), 1):
-            self._take(id, item)
+            self._store(id, item)
             if not seen % PIECE:
                 await asyncio.sleep(0)
         return str(answer["metadata"]["resourceVersion"])
@@ -93,7 +93,7 @@ class Informer:
                         self.items.pop(id, None)
                         self._tell(id, item)
                     else:
-                        self._take(id, item)
+                        self._store(id, item)
             except KubeError as error:
                 log.log(logging.DEBUG if error.status in (0, 410) else logging.ERROR, "watch of %s: %s", kind, error)
                 if error.status:
@@ -104,7 +104,7 @@ class Informer:
                 revision, wait = "", RETRY_S
             await asyncio.sleep(wait)
 
-    def _take(self, id: Id, item: Table) -> None:
+    def _store(self, id: Id, item: Table) -> None:
         old = self.items.get(id)
         if old is not None and old["metadata"]["resourceVersion"] == item["metadata"]["resourceVersion"]:
             return

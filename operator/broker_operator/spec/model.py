@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 from .names import Id
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 GROUP = "stampede.dev"
 VERSION = "v1beta1"

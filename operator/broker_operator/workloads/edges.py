@@ -279,8 +279,8 @@ def _autoscaler(metadata: Table, spec: AcceptorSpec, workload: str, api: Version
 def _network_policy(
     metadata: Table, broker: str, shared: BrokerSpec, spec: AcceptorSpec, selector: dict[str, str]
 ) -> Table:
-    """Listeners are for everybody, and so is the admin port with TLS: whoever has no login or token gets nothing there.
-    The one without is for pods of the broker and for who reads metrics."""
+    """Listeners are for everybody, and so is the admin port with TLS: a client without login or token gets nothing
+    there. The one without is for pods of the broker and for who reads metrics."""
     ports = [one["port"] for one in spec.listeners] + ([names.ADMIN_TLS_PORT] if spec.admin_tls is not None else [])
     ingress: list[Table] = [
         {"ports": [{"port": port, "protocol": "TCP"} for port in ports]},

@@ -21,12 +21,12 @@ from ..spec import bridges, names
 from ..spec.conditions import REFUSED_AGAIN_S, Condition, is_true, new_status, paused, ready, rfc3339, since
 from ..spec.model import AcceptorSpec, BrokerSpec, Resource, Table
 from ..spec.names import Id
-from ..world import counts, entries, templates
+from ..world import connection_counts, entries, templates
 from ..world.cluster import Cluster
-from ..world.counts import Counts
+from ..world.connection_counts import Counts
 from ..world.resource_cache import ResourceCache
 from ..world.statuses import Statuses
-from . import edges, owners, rolling, saying, waiting
+from . import edges, owners, pod_waits, rolling, saying
 from .certificates import Certificates
 from .disks import Disks, outgrown
 from .owners import Scaling, Versions
@@ -90,7 +90,7 @@ class Workloads:
         cluster = self._world.clusters.get(resource.id)
         if (left := paused(resource, now)) is not None:
             return await self._statuses.paused(resource, left, now)
-        if why := self._world.taken(resource):
+        if why := self._world.claimed_by_another(resource):
             taken = Condition("Accepted", False, "PrefixTaken", why)
             await self._say_broker(resource, spec, cluster, Scaling(0), taken)
             return REFUSED_AGAIN_S
@@ -174,7 +174,7 @@ class Workloads:
             why = f"there is no StompBroker {resource.broker}"
             await self._say_acceptor(resource, spec, Condition("Accepted", False, "BrokerNotFound", why))
             return None
-        if why := self._world.taken(broker):
+        if why := self._world.claimed_by_another(broker):
             await self._say_acceptor(resource, spec, Condition("Accepted", False, "PrefixTaken", why))
             return REFUSED_AGAIN_S
         shared = broker.spec(BrokerSpec)
@@ -289,7 +289,7 @@ class Workloads:
             more = (*more, await self._bridges(resource, spec, cluster))
         found = (accepted, reachable, all_up, replicated, scaling, *more, certificates, ready(*needed))
         await self._statuses.write(resource, new_status(resource, found, fields, self._now()))
-        return None if all_up.status or held or not live else waiting.LOOK_AGAIN_S
+        return None if all_up.status or held or not live else pod_waits.LOOK_AGAIN_S
 
     async def _bridges(self, resource: Resource, spec: BrokerSpec, cluster: Cluster | None) -> Condition:
         name, lacking = spec.bridges_secret_name, None
@@ -298,11 +298,11 @@ class Workloads:
             lacking = entries.bridges_lacking(resource, cluster.keys, cluster.config)
         return bridges.condition(spec, secret, lacking)
 
-    async def _waits(self, resource: Resource, broker: str, component: str) -> waiting.Waits | None:
+    async def _waits(self, resource: Resource, broker: str, component: str) -> pod_waits.Waits | None:
         """Why its pods do not run; None: they do, or nobody knows."""
         pool = resource.id.name if component == "edge" else ""
         try:
-            return await waiting.why(self._kube, resource.id.namespace, names.selector(broker, component, pool))
+            return await pod_waits.why(self._kube, resource.id.namespace, names.selector(broker, component, pool))
         except KubeError as error:
             log.info("why pods of %s wait is not known: %s", resource.id, error)
             return None
@@ -334,7 +334,7 @@ class Workloads:
         fields |= counted
         found = (accepted, available, balanced, certificates, ready(accepted, certificates, available, balanced))
         await self._statuses.write(resource, new_status(resource, found, fields, now))
-        pods = None if available.status else waiting.LOOK_AGAIN_S
+        pods = None if available.status else pod_waits.LOOK_AGAIN_S
         times = (LOOK_AGAIN_S if ends is not None else None, again, pods)
         return min((one for one in times if one is not None), default=None)
 
@@ -344,7 +344,7 @@ class Workloads:
         cluster = self._world.clusters.get(broker.id) if broker is not None else None
         if cluster is None or not cluster.known:
             return {}
-        return counts.fields(counts.of_pool(resource.id.name, cluster.connections))
+        return connection_counts.fields(connection_counts.of_pool(resource.id.name, cluster.connections))
 
 
 async def _cordon(cluster: Cluster, step: Scaling) -> None:

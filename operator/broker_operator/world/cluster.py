@@ -184,7 +184,7 @@ class Cluster:
                     await self.metadata.get(self.keys.controller)
                     await asyncio.wait([reading], timeout=PING_S)
                     if reading.done():
-                        self._say(await self.possession.take())
+                        self._say(await self.possession.claim())
                 except BrokerError as error:
                     self._say(str(error))
                 await asyncio.sleep(PING_S)
@@ -243,6 +243,7 @@ class Cluster:
                 self._staying.discard(id)
 
     def take_lost(self) -> list[str]:
+        """Takes out the owners that have gone without a word."""
         lost, self.lost = self.lost, []
         return lost
 

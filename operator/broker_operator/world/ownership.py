@@ -42,7 +42,7 @@ class Ownership:
         self._seen: dict[str, tuple[str, float]] = {}
         """By operator: the version of its lease ("": none), and since when it is that one."""
 
-    def holds(self, broker: Id) -> bool:
+    def owned(self, broker: Id) -> bool:
         """True for a StompBroker of ours. False: another operator's, nobody's yet, or not there."""
         resource = self._world.resources.get(broker)
         return resource is not None and _operator_of(resource) == self._me
@@ -50,9 +50,9 @@ class Ownership:
     def others(self, resource: Resource) -> bool:
         """A resource that names a StompBroker which is not ours: the operator that has that one looks after it."""
         broker = Id(BROKER, resource.id.namespace, resource.broker)
-        return self._world.broker_of(resource) is not None and not self.holds(broker)
+        return self._world.broker_of(resource) is not None and not self.owned(broker)
 
-    async def take(self, broker: Resource) -> bool:
+    async def claim(self, broker: Resource) -> bool:
         """True: it is ours, and so is everything that names it. Raises KubeError (409: tried again)."""
         operator = _operator_of(broker)
         if operator == self._me:

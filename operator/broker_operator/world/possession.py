@@ -62,7 +62,7 @@ class Possession:
         """To be compared with whatever is written."""
         return [(self._keys.possession, self._revision)] if self.holder is not None else []
 
-    async def take(self) -> str:
+    async def claim(self) -> str:
         """Takes a prefix that is nobody's; "" when it is ours, else why nothing may be written there. Raises
         BrokerError."""
         if self.holder is None:
@@ -93,8 +93,8 @@ class Possession:
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
     async def _overlapping(self) -> KeyValue | None:
-        """Whoever has a prefix around this one, or inside it: the keys of one would be entries of the other. Asked
-        once, when a prefix is taken."""
+        """The broker that has a prefix around this one, or inside it: the keys of one would be entries of the other.
+        Asked once, when a prefix is taken."""
         parts = self._keys.root.rstrip("/").split("/")
         for length in range(len(parts) - 1, 0, -1):
             found = None

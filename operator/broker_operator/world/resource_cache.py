@@ -18,8 +18,8 @@ from broker.core.errors import BrokerError
 
 from ..spec.model import BrokerSpec, Resource, Table, UserSpec, version_of
 from ..spec.names import ACCEPTOR, ADDRESS, BROKER, RESTORE, USER, Id, etcd_prefix
-from .circles import Circles
 from .cluster import Cluster
+from .divert_loops import Circles
 from .entries import of_address
 
 _PLACES = Keys("")
@@ -119,7 +119,7 @@ class ResourceCache:
                     return id
         return None
 
-    def taken(self, broker: Resource) -> str:
+    def claimed_by_another(self, broker: Resource) -> str:
         """Why its prefix is another's, "": it is not, or nobody knows yet."""
         if (rival := self.rival(broker)) is not None:
             return f"{rival} is older and has the same etcd and prefix; give this one a spec.etcd.prefix of its own"

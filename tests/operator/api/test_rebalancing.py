@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from broker_operator.spec.names import API_VERSION, BROKER, REBALANCE
 from broker_operator.workloads import rebalancing
-from broker_operator.world import rounds
+from broker_operator.world import status_rounds
 
 from broker.client import connect
 from tests.harness.cluster import HOST, PREFIX, Cluster
@@ -32,7 +32,7 @@ async def cluster(own_etcd: Server, tmp_path: Path):
 async def test_copies_move_when_their_proposal_is_approved_and_no_longer_than_it_is(
     world: World, cluster: Cluster, monkeypatch
 ):
-    monkeypatch.setattr(rounds, "ROUND_S", 0.5)
+    monkeypatch.setattr(status_rounds, "ROUND_S", 0.5)
     monkeypatch.setattr(rebalancing, "AGAIN_S", 0.5)
     world.etcd = f"{HOST}:{cluster.etcd_port}"
     owners = {"replicas": 3, "rebalance": {"mode": "Manual", "movesAtOnce": 1}}

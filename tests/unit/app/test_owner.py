@@ -13,7 +13,7 @@ import pytest
 
 from broker.app.edge import EdgeProcess
 from broker.app.owner import OwnerProcess
-from broker.app.process.opening import Opening
+from broker.app.process.journal_opening import Opening
 from broker.app.process.process import _started
 from broker.cluster.keys import Keys
 from broker.cluster.slots import SlotTable

@@ -31,7 +31,7 @@ def with_edges(folder: Path, **edge: object) -> Settings:
 @pytest.fixture(autouse=True)
 def nobody_is_hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of these stands still: on a busy machine one that has to wait looks like it."""
-    monkeypatch.setattr("broker.app.edges.crew.PING_S", 3600.0)
+    monkeypatch.setattr("broker.app.edges.supervisor.PING_S", 3600.0)
 
 
 async def test_all_processes_answer_as_one(tmp_path: Path) -> None:

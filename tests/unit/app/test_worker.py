@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from broker.app.edges.start import WorkerStart
+from broker.app.edges.worker_settings import WorkerStart
 from broker.config.settings import EdgeSettings, Settings
 from tests.harness.broker import ROOT
 

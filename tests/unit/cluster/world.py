@@ -16,7 +16,7 @@ from broker.config.settings import ClusterSettings
 from broker.core.errors import BrokerError
 from broker.core.slots import Member, SlotRecord
 from broker.metadata.port import MetadataUnavailable
-from broker.seams.steps import Steps
+from broker.seams.loop_watchdog import Steps
 from tests.harness.metadata import MemoryMetadata, MemoryStore
 from tests.sim.virtual_loop import Place, VirtualLoop
 

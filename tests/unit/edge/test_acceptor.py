@@ -199,10 +199,10 @@ def test_the_clock_stands_still_while_it_is_us_who_do_not_read() -> None:
     house = House({"connection_ttl_ms": 1000})
     session, socket = house.session()
     house.time.run(0.9)
-    session.intake.hold("test")
+    session.intake.pause_reading("test")
     house.time.run(30)
     assert socket.closed is None
-    session.intake.release("test")
+    session.intake.resume_reading("test")
     house.time.run(0.99)
     assert socket.closed is None
     house.time.run(0.3)

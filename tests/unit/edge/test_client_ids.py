@@ -11,7 +11,7 @@ from broker.config.settings import EdgeSettings, Settings
 from broker.core.errors import Code, ConfigError, RefusedError
 from broker.edge.access.client_ids import check_client_id, check_durable, fronts
 from broker.edge.access.users import User
-from broker.edge.transport.inside import InsideChannel
+from broker.edge.transport.in_process_channel import InProcessChannel
 
 from .bench import Bench, Wire
 
@@ -112,7 +112,7 @@ async def test_an_acceptor_has_a_pattern_of_its_own_and_without_users_anything_g
 
 
 async def test_a_bridge_is_called_as_it_is_whoever_its_user_is() -> None:
-    channel = InsideChannel(house().edge, "eu", "ada")  # type: ignore[arg-type]
+    channel = InProcessChannel(house().edge, "eu", "ada")  # type: ignore[arg-type]
     await channel.pipe.send(b"CONNECT\naccept-version:1.2\nhost:h\nclient-id:bridge.eu\n\n\0")
     assert (await channel.pipe.read()).startswith(b"CONNECTED")
 

@@ -244,8 +244,8 @@ async def test_who_is_paused_goes_on_when_the_owner_has_room_for_him():
     for id in (first, second):
         bench.edge.pause(
             SimpleNamespace(  # type: ignore[arg-type]
-                id=id, hold=lambda why, id=id: holds.append((id, f"hold {why}")),
-                release=lambda why, id=id: holds.append((id, f"release {why}")),
+                id=id, pause_reading=lambda why, id=id: holds.append((id, f"hold {why}")),
+                resume_reading=lambda why, id=id: holds.append((id, f"release {why}")),
             )
         )  # fmt: skip
     bench.edge.on_relief({first})

@@ -78,7 +78,7 @@ async def test_a_service_says_who_comes_in_with_which_groups_and_for_how_long(
     made = logins(time, url=service.url, token_file=str(tmp_path / "t"), groups_prefix="x:", user_prefix="y:")
     found = await made.prove("ada", "ada-pass", DEFAULT, CHANNEL)
     assert (found.name, found.groups, found.outside) == ("y:ada", ("x:staff",), True)
-    assert found.until == time.now + 60 and made.holds(found.mark) and not made.holds(0)
+    assert found.until == time.now + 60 and made.still_valid(found.mark) and not made.still_valid(0)
     ((asked, headers),) = service.asked
     assert asked == {"login": "ada", "passcode": "ada-pass", "host": "", "peer": "10.0.0.1:5"}
     assert headers["Authorization"] == "Bearer of-the-broker"

@@ -126,14 +126,14 @@ async def test_the_socket_reads_again_when_nobody_holds_it(monkeypatch):
     session, wire = bench.session()
     seen = watched(monkeypatch, wire)
     intake: Any = session.intake
-    intake.hold("owner")
-    intake.hold("body")
+    intake.pause_reading("owner")
+    intake.pause_reading("body")
     assert not intake.reading, "its silence is ours"
-    intake.release("owner")
-    intake.release("never held")
+    intake.resume_reading("owner")
+    intake.resume_reading("never held")
     assert "reads" not in seen
-    intake.release("body")
-    intake.release("body")
+    intake.resume_reading("body")
+    intake.resume_reading("body")
     assert seen.count("reads") == 1 and intake.reading
 
 
@@ -141,10 +141,10 @@ async def test_a_socket_of_a_session_that_has_ended_is_left_alone(monkeypatch):
     bench = Bench()
     session, wire = bench.session()
     intake: Any = session.intake
-    intake.hold("owner")
+    intake.pause_reading("owner")
     session.abort(Reason.CLIENT_GONE)
     seen = watched(monkeypatch, wire)
-    intake.release("owner")
+    intake.resume_reading("owner")
     assert seen == []
 
 
@@ -172,7 +172,7 @@ async def test_frames_that_begin_much_let_others_have_their_turn(monkeypatch):
     assert intake.parked and waits == [intake]
     session.receive(send(b"1"))
     assert sent(bench) == []
-    intake.take_portion()
+    intake.read_portion()
     assert sent(bench) == [b"1"] and not intake.parked
 
 
@@ -196,13 +196,13 @@ async def test_what_follows_much_for_owners_waits_for_their_answer(monkeypatch):
     monkeypatch.setattr(type(bench.edge.rounds), "wait", lambda self, it: waits.append(it))
     rested = intake.rest()
     session.receive(send(b"1"))
-    intake.hold("owner")
-    intake.release("owner")
-    intake.take_portion()
+    intake.pause_reading("owner")
+    intake.resume_reading("owner")
+    intake.read_portion()
     assert waits == [] and sent(bench) == []
     rested()
     assert waits == [intake]
-    intake.take_portion()
+    intake.read_portion()
     assert sent(bench) == [b"1"] and not intake.parked
     rested()
     assert waits == [intake], "an answer that comes late asks for nothing"
@@ -227,13 +227,13 @@ async def test_a_turn_that_comes_while_the_owner_has_no_room_is_taken_later(monk
     monkeypatch.setattr(type(bench.edge.rounds), "wait", lambda self, it: waits.append(it))
     intake.breathe()
     session.receive(send(b"1"))
-    intake.hold("owner")
-    intake.take_portion()
+    intake.pause_reading("owner")
+    intake.read_portion()
     assert sent(bench) == []
     waits.clear()
-    intake.release("owner")
+    intake.resume_reading("owner")
     assert waits == [intake]
-    intake.take_portion()
+    intake.read_portion()
     assert sent(bench) == [b"1"]
 
 

@@ -128,7 +128,7 @@ async def test_whoever_is_not_as_he_was_does_not_hold(server: Any, logins: Any, 
         mine = await made.prove("bob", "bob-pass-code", DEFAULT, CHANNEL)
         ada = await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
         await made._look(made._directories[0])
-        assert not changed and made.holds(mine.mark) and made.holds(ada.mark)
+        assert not changed and made.still_valid(mine.mark) and made.still_valid(ada.mark)
         if how == "gone":
             server.remove(bob)
         elif how == "disabled":
@@ -138,7 +138,7 @@ async def test_whoever_is_not_as_he_was_does_not_hold(server: Any, logins: Any, 
         else:
             server.set(bob, userPassword="another-one", description="2026-11-27")
         await made._look(made._directories[0])
-        assert changed == [None] and not made.holds(mine.mark) and made.holds(ada.mark)
+        assert changed == [None] and not made.still_valid(mine.mark) and made.still_valid(ada.mark)
         assert made.known("bob", "bob-pass-code", DEFAULT, CHANNEL) is None
     finally:
         if how != "gone":
@@ -154,7 +154,7 @@ async def test_while_it_is_away_everybody_stays_and_nobody_is_punished(
     server.stop()
     try:
         await made._look(made._directories[0])
-        assert made.holds(found.mark) and made.known("ada", "ada-pass-code", DEFAULT, CHANNEL) == found
+        assert made.still_valid(found.mark) and made.known("ada", "ada-pass-code", DEFAULT, CHANNEL) == found
         for _ in range(6):  # wrong passcodes would have to wait from the fourth on
             async with asyncio.timeout(5):
                 with pytest.raises(RefusedError):
@@ -184,7 +184,7 @@ async def test_with_a_dn_alone_nobody_is_looked_for_and_nobody_has_to_go(logins:
     )  # fmt: skip
     found = await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
     await made._look(made._directories[0])
-    assert not changed and made.holds(found.mark) and "nobody new can log in" not in caplog.text
+    assert not changed and made.still_valid(found.mark) and "nobody new can log in" not in caplog.text
 
 
 @pytest.mark.parametrize("passcode", ["\u00ad", "a\x07b", "\u0627b", "\ufb01ve", "a\0b"])
@@ -210,7 +210,7 @@ async def test_a_ca_file_that_is_away_is_no_wrong_passcode(server: Any, logins: 
     assert caplog.text.count("nobody new can log in by LDAP") == 1
     made._people[1] = made._directories[0], Person("ada", server.ada, (), "")
     await made._look(made._directories[0])
-    assert made.holds(1)
+    assert made.still_valid(1)
 
 
 async def test_whoever_cannot_be_looked_for_keeps_nobody_from_being_looked_for(server: Any, logins: Any) -> None:
@@ -222,7 +222,7 @@ async def test_whoever_cannot_be_looked_for_keeps_nobody_from_being_looked_for(s
     made._people[1] = ours, Person("odd", "no DN", (), "")
     made._people[2] = ours, Person("gone", f"uid=gone,ou=people,{PEOPLE}", (), "")
     await made._look(ours)
-    assert changed and made.holds(1) and not made.holds(2)
+    assert changed and made.still_valid(1) and not made.still_valid(2)
 
 
 async def test_what_goes_wrong_once_does_not_end_the_looking(logins: Any, caplog: Any) -> None:
@@ -247,7 +247,7 @@ async def test_a_login_that_does_not_hold_any_more_when_it_is_through_is_none(lo
     assert made.known("ada", "ada-pass-code", DEFAULT, CHANNEL) is None
     with pytest.raises(RefusedError):
         await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
-    assert made.holds((await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)).mark)
+    assert made.still_valid((await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)).mark)
 
 
 async def test_whoever_is_neither_connected_nor_remembered_is_forgotten(logins: Any) -> None:
@@ -256,15 +256,15 @@ async def test_whoever_is_neither_connected_nor_remembered_is_forgotten(logins: 
     found = await made.prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
     time.now += 61
     await made._look(made._directories[0])
-    assert made.holds(found.mark), "a login may be on its way"
+    assert made.still_valid(found.mark), "a login may be on its way"
     here.append(found.mark)
     for _ in range(3):
         await made._look(made._directories[0])
-    assert made.holds(found.mark)
+    assert made.still_valid(found.mark)
     here.clear()
     for _ in range(2):
         await made._look(made._directories[0])
-    assert not made.holds(found.mark) and not made._people and not made._unused
+    assert not made.still_valid(found.mark) and not made._people and not made._unused
 
 
 async def test_whoever_is_in_too_many_groups_is_refused_by_name_and_not_let_in_with_less(
@@ -280,7 +280,7 @@ async def test_whoever_is_in_too_many_groups_is_refused_by_name_and_not_let_in_w
             await logins().prove("ada", "ada-pass-code", DEFAULT, CHANNEL)
         assert "'ada' is in more than 2 groups" in caplog.text
         await made._look(made._directories[0])
-        assert not made.holds(found.mark)
+        assert not made.still_valid(found.mark)
     finally:
         for each in more:
             server.remove(each)

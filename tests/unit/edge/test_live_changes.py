@@ -52,7 +52,7 @@ async def test_connections_whose_users_have_gone_end_some_at_a_time(monkeypatch)
     turns = Turns(bench)
     opened = [bench.session() for _ in range(MANY)]
     wires = [wire for _, wire in opened]
-    monkeypatch.setattr(bench.edge.auth, "holds", lambda user, mark: False, raising=False)
+    monkeypatch.setattr(bench.edge.auth, "still_valid", lambda user, mark: False, raising=False)
     bench.edge.expel({opened[0][0].principal})
     assert 0 < closed(wires) <= PIECE // END
     last, wire = opened[-1]

@@ -297,8 +297,8 @@ async def test_a_disk_that_is_behind_pauses_the_socket_and_lets_it_go_on(bench, 
     monkeypatch.setattr(publishing, "PENDING_BODY_BYTES", 2000)
     session, _, writer = await begun(bench)
     holds: list[str] = []
-    monkeypatch.setattr(type(session.intake), "hold", lambda self, why: holds.append("hold"))
-    monkeypatch.setattr(type(session.intake), "release", lambda self, why: holds.append("release"))
+    monkeypatch.setattr(type(session.intake), "pause_reading", lambda self, why: holds.append("hold"))
+    monkeypatch.setattr(type(session.intake), "resume_reading", lambda self, why: holds.append("release"))
     large = session.intake.publisher.large
     writer.pending = 2001
     large.data(b"y")

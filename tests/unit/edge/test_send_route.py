@@ -7,8 +7,8 @@ from broker.core.errors import RefusedError
 from broker.core.message import DURABLE
 from broker.edge.destinations.dialect import Dialect
 from broker.edge.destinations.foreign_headers import ARGUMENTS, IN_SEND, NUMBERS
-from broker.edge.destinations.near import Near
 from broker.edge.destinations.send_route import READ, RouteCache
+from broker.edge.destinations.zone_affinity import ZoneAffinity
 from broker.wire.events import Head
 from broker.wire.layouts import SIGNIFICANT
 
@@ -64,7 +64,7 @@ def test_when_it_is_due_and_what_does_not_count():
 
 
 def test_messages_of_a_split_address_stay_in_the_zone_where_its_owners_lead_some():
-    near = Near()
+    near = ZoneAffinity()
     routes = RouteCache(lambda address: 4, DIALECT, near=near)
     split = routes.of(head(destination="a")).split
     assert {split.next() for _ in range(8)} == set(split.slots), "nothing is near"
@@ -79,7 +79,7 @@ def test_messages_of_a_split_address_stay_in_the_zone_where_its_owners_lead_some
 
 
 def test_a_group_keeps_its_slot_wherever_that_is_led():
-    near = Near()
+    near = ZoneAffinity()
     split = RouteCache(lambda address: 4, DIALECT, near=near).of(head(destination="a")).split
     before = split.of(b"g")
     near.led(next(slot for slot in split.slots if slot != before), True)

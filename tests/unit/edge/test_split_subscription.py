@@ -270,8 +270,8 @@ async def test_in_a_cluster_one_wildcard_of_a_connection_is_under_way_at_a_time(
         await asyncio.sleep(0.01)
         asked = [wide for wide in bench.port.commands if isinstance(wide, SubscribeAll | UnsubscribeAll)]
         assert len(asked) == number + 1 and session.intake.parked, "it waits for the answer, not for the loop"
-        session.intake.hold("owner")
-        session.intake.release("owner")
+        session.intake.pause_reading("owner")
+        session.intake.resume_reading("owner")
         bench.edge.on_effects([Done(session.id, asked[-1].seq)])
     await asyncio.sleep(0.01)
     send = bench.port.commands[-1]

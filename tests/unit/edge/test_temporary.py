@@ -9,8 +9,8 @@ from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS, slot_of
 from broker.edge.destinations.dialect import Dialect
-from broker.edge.destinations.near import Near
 from broker.edge.destinations.temporary import Private, Temporaries, address_of, private_of
+from broker.edge.destinations.zone_affinity import ZoneAffinity
 from broker.engine.address.address_settings import Matcher
 from broker.wire.events import Head
 
@@ -114,7 +114,7 @@ def test_settings_of_others_are_not_about_them():
 
 
 def test_a_temporary_destination_lies_in_the_zone_of_its_edge_if_a_few_draws_give_that():
-    near = Near()
+    near = ZoneAffinity()
     for slot in range(0, SLOTS, 3):
         near.led(slot, True)
     names = Temporaries(PUBLIC, 400, near=near)

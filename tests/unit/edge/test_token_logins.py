@@ -72,7 +72,7 @@ async def test_a_token_says_who_somebody_is(issuer: LocalIssuer, logins: TokenLo
     issuer_token = issuer.token("one", "ada", groups=["staff", "shop", "staff", "*", "a,b", 7])
     found = await proven(logins, issuer_token)
     assert (found.name, found.groups, found.outside) == ("ada", ("shop", "staff"), True)
-    assert 50 < found.until - time.monotonic() < 61 and logins.holds(found.mark)
+    assert 50 < found.until - time.monotonic() < 61 and logins.still_valid(found.mark)
     assert logins.known(issuer_token, DEFAULT) == found
     assert logins.known(issuer_token, VirtualHost("shop")) is None
 
@@ -154,7 +154,7 @@ async def test_whose_key_is_withdrawn_does_not_hold_any_more(issuer: LocalIssuer
     ada, bob = await proven(logins, token), await proven(logins, issuer.token("two", "bob"))
     issuer.shown = ["two"]
     await logins._ask(logins._issuers[0], 0.0)
-    assert not logins.holds(ada.mark) and logins.holds(bob.mark)
+    assert not logins.still_valid(ada.mark) and logins.still_valid(bob.mark)
     assert logins.known(token, DEFAULT) is None and "changed" in issuer.asked
     with pytest.raises(RefusedError):
         await proven(logins, token)
@@ -169,7 +169,7 @@ async def test_an_issuer_that_is_away_or_says_nonsense_takes_no_keys_away(
     for breakage in (lambda: issuer.shown.clear(), lambda: setattr(issuer, "said_issuer", "https://example.org")):
         breakage()
         await logins._ask(logins._issuers[0], 0.0)
-        assert logins.holds(ada.mark) and "those from before stay" in caplog.text
+        assert logins.still_valid(ada.mark) and "those from before stay" in caplog.text
     logins.close()
 
 

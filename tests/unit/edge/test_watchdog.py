@@ -26,8 +26,8 @@ class Client:
         self.channel = SimpleNamespace(peer="1.2.3.4:5")
         self.wire = SimpleNamespace(mid_frame=False, eols=0)
         self.intake = SimpleNamespace(
-            reading=True, large=None, hold=lambda why: self.log.append(("hold", why)),
-            release=lambda why: self.log.append(("release", why)),
+            reading=True, large=None, pause_reading=lambda why: self.log.append(("hold", why)),
+            resume_reading=lambda why: self.log.append(("release", why)),
         )  # fmt: skip
         self.outbox = SimpleNamespace(nbytes=0, writable=True, write=self._write, flush=lambda: None)
         settings = SimpleNamespace(edge=SimpleNamespace(frame_timeout_s=30.0, max_eol_per_s=100))

@@ -49,7 +49,7 @@ def read(stream: bytes, cuts: list[int], limit: int = 0) -> tuple[bytes, list[by
     edges = [0, *cuts, len(stream)]
     for start, stop in pairwise(edges):
         try:
-            frames.take(stream[start:stop], out)
+            frames.feed(stream[start:stop], out)
         except (ProtocolError, TooLarge) as why:
             wrong = f"{type(why).__name__} {why}"
             break
@@ -136,9 +136,9 @@ def test_what_is_over_the_limit_is_skipped_by_who_reads_on() -> None:
         frames, out, refused = Frames(10, lambda frame: not pings.append(frame)), [], 0
         for piece in (stream[:cut], stream[cut:]):
             try:
-                frames.take(piece, out)
+                frames.feed(piece, out)
             except TooLarge:
                 refused += 1
                 assert b"".join(out) == b"a" * 10
-        frames.take(b"", out)
+        frames.feed(b"", out)
         assert (refused, len(pings)) == (1, 1)

@@ -65,7 +65,7 @@ def test_those_are_woken_some_at_a_time_who_get_the_message(default, routing, fi
 
 
 def test_who_has_looked_at_the_slot_hears_of_those_who_were_woken():
-    """Lists were those of before until the message itself had come (owner/shard/known_slots.py)."""
+    """Lists were those of before until the message itself had come (owner/shard/listing_cache.py)."""
     world = World()
     for n in range(1, WOKEN + 7):
         world.subscribe(n, "a.*", routing=MULTICAST)

@@ -116,7 +116,7 @@ def test_to_look_at_a_million_messages_known_by_number_copies_nothing():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(far) == 1_000_000 and peak < 100_000
-    first = far.take(1500)
+    first = far.pop(1500)
     far.add((1_000_001, 1600), 7)
     assert len(far.withdraw([(1601, 1700)])) == 100
     assert [next(shown) for _ in range(1500)] == first
@@ -144,7 +144,7 @@ def test_far_in_pieces_is_a_sorted_list(steps):
                 far.add(new, 5)
                 model = sorted([*model, *((i, 5) for i in new)])
             elif what == "take":
-                assert far.take(value) == model[:value]
+                assert far.pop(value) == model[:value]
                 model = model[value:]
             elif what == "withdraw":
                 gone = [entry for entry in model if value <= entry[0] < value + 10]

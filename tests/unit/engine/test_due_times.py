@@ -27,7 +27,7 @@ def test_it_says_what_a_sorted_list_says():
             until, most = random.randint(1, 50), random.randint(1, 4)
             assert agenda.first() == model[0][0]
             expected = [entry for entry in model if entry[0] <= until][:most]
-            taken = agenda.take(until, most)
+            taken = agenda.pop(until, most)
             assert [(position, count) for position, count, _ in taken] == [entry[2:] for entry in expected]
             assert sum(nbytes for *_, nbytes in taken) == 10 * sum(entry[3] for entry in expected)
             model = [entry for entry in model if entry not in expected]
@@ -42,7 +42,7 @@ def test_what_expires_before_it_is_due_comes_out_then():
     agenda.add(run(1, due=50, expires=20))
     agenda.add(run(2, due=60, expires=90))
     assert agenda.expires == 20 and agenda.first() == 20
-    assert agenda.take(19, 9) == []
+    assert agenda.pop(19, 9) == []
 
 
 def test_single_messages_are_taken_back_by_their_ids_and_runs_of_several_stay():

@@ -105,7 +105,7 @@ def test_far_is_sorted_whatever_comes_when():
     far = match_buckets.Far()
     far.add([5, 6, 9], 1)
     far.add([1, 7], 2)
-    assert far.take(3) == [(1, 2), (5, 1), (6, 1)] and far.first() == 7
+    assert far.pop(3) == [(1, 2), (5, 1), (6, 1)] and far.first() == 7
     assert far.withdraw([(8, 20)]) == [(9, 1)] and list(far.all()) == [(7, 2)] and len(far) == 1
     far.add(range(10_000, 30_000), 3)
-    assert len(far.take(19_000)) == 19_000 and far.first() == 28_999
+    assert len(far.pop(19_000)) == 19_000 and far.first() == 28_999

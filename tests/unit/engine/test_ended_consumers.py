@@ -17,7 +17,7 @@ def test_pieces_are_bounded_and_together_all_of_it_in_order():
     leaving = Leaving(held(BACK * 2 + 5), failed=False)
     pieces = []
     while leaving.left:
-        pieces.append(leaving.take())
+        pieces.append(leaving.next_piece())
     assert max(map(len, pieces)) <= BACK
     assert [i for piece in pieces for i in piece] == list(range(1, BACK * 2 + 6))
 

@@ -15,7 +15,7 @@ from broker.engine.address.address_rules import OWNED
 from broker.engine.publishing.recurrence import Recurrence, split
 from broker.engine.queue.queue import Queue
 from broker.engine.routing.addresses import delete
-from broker.engine.state.portrait import queue_detail
+from broker.engine.state.queue_views import queue_detail
 
 from .test_declarations import configure
 from .world import ANYCAST, MULTICAST, UNSET, World, got, refused, run_of

@@ -12,7 +12,7 @@ from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refuse
 from broker.core.errors import Code
 from broker.core.ids import slot_of
 from broker.engine.messages.unloaded import ghost
-from broker.engine.state.portrait import queue_row
+from broker.engine.state.queue_views import queue_row
 from broker.engine.state.why_queue_waits import why
 from tests.unit.engine.world import ANYCAST, INDIVIDUAL, World, bodies, run_of
 

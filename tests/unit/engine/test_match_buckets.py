@@ -31,7 +31,7 @@ def test_far_says_what_a_sorted_list_says():
         elif choice < 0.8:
             count = random.randint(1, 3)
             expected = sorted(model.items())[:count]
-            assert far.take(count) == expected
+            assert far.pop(count) == expected
             for i, _ in expected:
                 del model[i]
         else:
@@ -49,7 +49,7 @@ def test_far_says_what_a_sorted_list_says():
 def test_taken_entries_do_not_stay_in_memory():
     far = Far()
     far.add(range(1, 20_001), 7)
-    far.take(15_000)
+    far.pop(15_000)
     assert len(far) == 5000 <= sum(len(ids) for ids, _ in far._pieces) < 5000 + 1024
 
 

@@ -222,7 +222,7 @@ def test_an_agenda_is_a_sorted_list(entries, steps):
     for step in steps:
         now += step
         expected = sorted(e for e in model if e[0] <= now)[:4]
-        assert [(p, n) for p, n, _ in agenda.take(now, 4)] == [e[2:] for e in expected]
+        assert [(p, n) for p, n, _ in agenda.pop(now, 4)] == [e[2:] for e in expected]
         model = [e for e in model if e not in expected]
         assert (agenda.count, len(agenda)) == (sum(e[3] for e in model), len(model))
         assert agenda.nbytes >= 0 and (agenda.nbytes > 0) == bool(model)

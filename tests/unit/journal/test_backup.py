@@ -252,7 +252,7 @@ def broken(seeds: range) -> int:
 
 
 def test_planted_bodies_are_removed_meanwhile(monkeypatch):
-    monkeypatch.setattr(subject._Backup, "_take_lock", lambda self: None)
+    monkeypatch.setattr(subject._Backup, "_acquire_lock", lambda self: None)
     assert broken(range(30))
 
 

@@ -94,7 +94,7 @@ def test_ranges_are_taken_from_the_end() -> None:
         ranges.add(i, i, 1)
     whole = ranges.pieces()
     assert ranges.within(0, 3998) and not ranges.within(1, 3998) and not ranges.within(0, 3997)
-    taken = [ranges.take(2), ranges.take(2)]
+    taken = [ranges.pop(2), ranges.pop(2)]
     assert taken[1] + taken[0] == whole and not ranges and not ranges.tops and ranges.within(5, 6)
 
 

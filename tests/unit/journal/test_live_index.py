@@ -62,8 +62,8 @@ def test_a_segment_knows_the_lowest_and_highest_of_each_slot() -> None:
 def test_ids_are_held_when_all_of_them_live_in_one_range() -> None:
     made, (first,) = books(1)
     made.run(first, 0, [1, 2, 3, 5], [1], 1)
-    assert made.holds(0, 1, 1, 3) and made.holds(0, 1, 5, 5)
-    assert not made.holds(0, 1, 3, 5) and not made.holds(0, 1, 4, 4) and not made.holds(0, 2, 1, 1)
+    assert made.contains(0, 1, 1, 3) and made.contains(0, 1, 5, 5)
+    assert not made.contains(0, 1, 3, 5) and not made.contains(0, 1, 4, 4) and not made.contains(0, 2, 1, 1)
 
 
 def test_closed_segments_are_listed_until_they_are_freed() -> None:

@@ -10,10 +10,10 @@ import pytest
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Disconnect, Subscribe
 from broker.core.errors import Code
-from broker.link.owner_side import edge_peer, farewells
+from broker.link.owner_side import edge_peer, session_ends
 from broker.link.owner_side.attachments import Attached, Attachments
-from broker.link.owner_side.farewells import CONGESTED_S
 from broker.link.owner_side.link_server import SWEEP_S
+from broker.link.owner_side.session_ends import CONGESTED_S
 from tests.unit.link.world import Edge, Owner, World, make_settings
 
 
@@ -94,7 +94,7 @@ class Place:
 
 
 def test_the_sessions_of_an_edge_that_is_gone_end_in_pieces(monkeypatch):
-    monkeypatch.setattr(farewells, "ENDED", 10)
+    monkeypatch.setattr(session_ends, "ENDED", 10)
     place = Place()
     batches = []
     submit = place.owner.server._submit
@@ -108,7 +108,7 @@ def test_the_sessions_of_an_edge_that_is_gone_end_in_pieces(monkeypatch):
 
 def test_they_wait_while_the_shard_has_too_much_and_none_is_lost(monkeypatch):
     """50,000 sessions were in its inbox 100 turns after an edge had gone, whatever it had said of that."""
-    monkeypatch.setattr(farewells, "ENDED", 10)
+    monkeypatch.setattr(session_ends, "ENDED", 10)
     place = Place()
     server, shard = place.owner.server, place.owner.shard
     shard.congested = True
@@ -126,7 +126,7 @@ def test_they_wait_while_the_shard_has_too_much_and_none_is_lost(monkeypatch):
 
 
 def test_the_edges_hear_that_the_ends_of_others_are_too_much(monkeypatch):
-    monkeypatch.setattr(farewells, "ENDED", 10)
+    monkeypatch.setattr(session_ends, "ENDED", 10)
     place = Place()
     other = Edge(place.world, make_settings(), "edge-1", token=8)
     for slot in (1, 2):
@@ -140,7 +140,7 @@ def test_the_edges_hear_that_the_ends_of_others_are_too_much(monkeypatch):
 
 def test_an_edge_that_comes_back_in_the_middle_of_its_end_has_its_new_consumers_behind_it(monkeypatch):
     """What was left of the end ended what it had just attached again, and nobody told its clients."""
-    monkeypatch.setattr(farewells, "ENDED", 10)
+    monkeypatch.setattr(session_ends, "ENDED", 10)
     place = Place()
     farewell, later = place.owner.server._farewells, []
     schedule, some = farewell._schedule, farewell._end_some
@@ -157,7 +157,7 @@ def test_an_edge_that_comes_back_in_the_middle_of_its_end_has_its_new_consumers_
 
 def test_the_rest_of_that_end_is_no_single_step(monkeypatch):
     """However early it comes back, and whatever it says meanwhile."""
-    monkeypatch.setattr(farewells, "ENDED", 2)
+    monkeypatch.setattr(session_ends, "ENDED", 2)
     place = Place()
     server = place.owner.server
     farewell, pieces, ends = server._farewells, [], []
@@ -182,7 +182,7 @@ def test_the_rest_of_that_end_is_no_single_step(monkeypatch):
 
 
 def test_who_is_refused_while_it_waits_is_not_welcomed_afterwards(monkeypatch):
-    monkeypatch.setattr(farewells, "ENDED", 2)
+    monkeypatch.setattr(session_ends, "ENDED", 2)
     place = Place()
     server = place.owner.server
     farewell, pieces = server._farewells, []

@@ -51,7 +51,7 @@ def test_unanswered_requests_go_to_the_new_leader_in_order_with_the_same_numbers
 
 
 def test_what_stopped_an_owner_is_not_asked_of_the_next_one(two):
-    """Its last words are who was to blame (owner/shard/refusing.py); the rest goes on elsewhere."""
+    """Its last words are who was to blame (owner/shard/failure_answers.py); the rest goes on elsewhere."""
     two.a.shard.answers = False
     two.submit(publish(1, b"good"), publish(2, b"poison"), publish(3, b"better"))
     command = two.a.shard.of(Publish)[1]

@@ -26,7 +26,7 @@ from broker.core.errors import Code, ProtocolViolation
 from broker.core.message import BLOB, DURABLE
 from broker.link.codec import command_codec
 from broker.link.codec.codec import Open, decode_up
-from broker.link.codec.command_codec import put_command, take_commands
+from broker.link.codec.command_codec import put_command, read_commands
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import run_of
 
@@ -36,7 +36,7 @@ TOKEN = 0x1234_5678_9ABC_DEF0 >> 1
 def there(command):
     up = pb.Up()
     put_command(command, up)
-    (back,) = take_commands(decode_up(up.SerializeToString()), TOKEN)
+    (back,) = read_commands(decode_up(up.SerializeToString()), TOKEN)
     return back
 
 
@@ -97,7 +97,7 @@ def bad_ups():
 @pytest.mark.parametrize("up", bad_ups(), ids=lambda up: str(up)[:30].replace("\n", " "))
 def test_what_contradicts_itself_is_refused(up):
     with pytest.raises(ProtocolViolation) as error:
-        take_commands(decode_up(up.SerializeToString()), TOKEN)
+        read_commands(decode_up(up.SerializeToString()), TOKEN)
     assert error.value.code is Code.BAD_COMPONENT_MESSAGE
 
 
@@ -121,7 +121,7 @@ def test_garbage_is_refused_and_nothing_else_happens():
             if data:
                 data[seed.randrange(len(data))] = seed.randrange(256)
         try:
-            take_commands(decode_up(bytes(data)), TOKEN)
+            read_commands(decode_up(bytes(data)), TOKEN)
         except ProtocolViolation:
             refused += 1
     assert refused > 300

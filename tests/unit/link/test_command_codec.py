@@ -22,7 +22,7 @@ from broker.core.commands import (
 )
 from broker.core.message import BLOB, DURABLE, Blob, Run
 from broker.link.codec.codec import Unknown, decode_up, sequence
-from broker.link.codec.command_codec import put_command, take_commands
+from broker.link.codec.command_codec import put_command, read_commands
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import run_of
 
@@ -44,7 +44,7 @@ def fields(value):
 def there(command):
     up = pb.Up()
     put_command(command, up)
-    (back,) = take_commands(decode_up(up.SerializeToString()), TOKEN)
+    (back,) = read_commands(decode_up(up.SerializeToString()), TOKEN)
     return back
 
 
@@ -96,7 +96,7 @@ def test_who_was_told_no_by_an_earlier_release_has_failed_as_it_always_had():
     up = pb.Up()
     put_command(Decide(3, 9, 1 << 8 | 3, "tx", False, calm=True), up)
     up.commands[0].decide.ClearField("calm")
-    (back,) = take_commands(decode_up(up.SerializeToString()), TOKEN)
+    (back,) = read_commands(decode_up(up.SerializeToString()), TOKEN)
     assert (back.commit, back.calm) == (False, False)
 
 
@@ -153,7 +153,7 @@ NEWER = [
 def test_what_a_newer_edge_knows_is_taken_as_unknown_and_the_rest_as_it_is(command, what):
     up = pb.Up(commands=[command])
     put_command(Barrier(SLOT, 1, 0), up)
-    unknown, barrier = take_commands(decode_up(up.SerializeToString()), TOKEN)
+    unknown, barrier = read_commands(decode_up(up.SerializeToString()), TOKEN)
     assert isinstance(unknown, Unknown) and isinstance(barrier, Barrier)
     assert (unknown.slot, unknown.session, unknown.seq, unknown.what) == (SLOT, at_owner(3), 256 + SLOT, what)
     assert unknown.bodies == []
@@ -163,5 +163,5 @@ def test_what_is_unknown_names_the_bodies_that_nobody_will_ask_for():
     large = pb.Publish(slot=SLOT, run=pb.Run(records=[b"x"], flags=BLOB, blob=pb.Blob(id=7, length=9)))
     parts = [pb.Part(publish=large), pb.Part(publish=PUBLISH), pb.Part(settle=pb.Settle(outcome=77))]
     for command in (newer("publish", routing=9, run=large.run), newer("transact", parts=parts)):
-        (unknown,) = take_commands(pb.Up(commands=[command]), TOKEN)
+        (unknown,) = read_commands(pb.Up(commands=[command]), TOKEN)
         assert isinstance(unknown, Unknown) and unknown.bodies == [7]

@@ -32,7 +32,7 @@ from broker.core.reasons import Reason
 from broker.core.request import Request
 from broker.link.codec.codec import CONGESTED, DOWN_PING, MOVED, NUMBER_BITS, OPENED, Open, SlotState
 from broker.link.codec.command_codec import put_command
-from broker.link.codec.effect_codec import take_effects
+from broker.link.codec.effect_codec import read_effects
 from broker.link.owner_side.attach_barrier import AttachBarrier
 from broker.link.owner_side.edge_peer import EdgePeer, Resting, edge_of
 from broker.link.stats import LinkStats
@@ -104,7 +104,7 @@ class Bench:
 
     def hears(self) -> list[Any]:
         self.peer.flush()
-        return [effect for down in self.stream.read() for effect in take_effects(down)]
+        return [effect for down in self.stream.read() for effect in read_effects(down)]
 
     def sends(self) -> int:
         """The number of the batch that has left."""
@@ -437,7 +437,7 @@ def test_while_a_slot_fills_only_who_comes_back_comes_in(bench):
     back = Subscribe(SLOT, 1, 0, 1, "a", Routing.ANYCAST, AckMode.INDIVIDUAL)
     back.resumes(Resume([], [], []))
     assert bench.says(back) == [], "behind a SEND of the same edge that waits"
-    ((_, opening, first), (_, _, second)) = bench.attach_barrier.take(SLOT, 9)
+    ((_, opening, first), (_, _, second)) = bench.attach_barrier.release(SLOT, 9)
     assert [type(first), type(second)] == [Publish, Subscribe]
     assert bench.peer.let_in(opening, first) is first
     bench.says(Open(SLOT, EPOCH))

@@ -8,7 +8,7 @@ from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refuse
 from broker.core.errors import Code, ProtocolViolation
 from broker.core.reasons import Reason
 from broker.link.codec.codec import SlotState, decode_down
-from broker.link.codec.effect_codec import DownBuilder, take_effects
+from broker.link.codec.effect_codec import DownBuilder, read_effects
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import run_of
 
@@ -34,7 +34,7 @@ def test_effects_arrive_in_their_order_and_a_shared_run_once():
     builder.done(at_owner(7), 768)
     data = builder.finish().SerializeToString()
     assert len(data) < 11_000
-    effects = take_effects(decode_down(data))
+    effects = read_effects(decode_down(data))
     assert [type(effect) for effect in effects] == (
         [Done] + [Deliver] * 6 + [Refused, ConsumerClosed, BrowseEnd, SlotState, Done]
     )
@@ -52,7 +52,7 @@ def test_the_turns_of_a_consumer_keep_their_ids():
     run = run_of(b"1", b"2", b"3", b"4", ids=range(10, 14))
     builder = DownBuilder()
     builder.deliver(at_owner(1), run.cut(slice(1, None, 2)), 10)
-    (effect,) = take_effects(decode_down(builder.finish().SerializeToString()))
+    (effect,) = read_effects(decode_down(builder.finish().SerializeToString()))
     assert list(effect.run.ids) == [11, 13]
 
 
@@ -64,4 +64,4 @@ def test_deliveries_that_name_no_run_are_refused():
         deliveries.run.extend(run)
         deliveries.cost.extend(cost)
         with pytest.raises(ProtocolViolation):
-            take_effects(decode_down(down.SerializeToString()))
+            read_effects(decode_down(down.SerializeToString()))

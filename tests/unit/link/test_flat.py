@@ -13,9 +13,9 @@ from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code, ProtocolViolation
 from broker.core.message import BLOB, DURABLE, Blob, Run
 from broker.link.codec.codec import SlotState, decode_down, decode_up
-from broker.link.codec.command_codec import put_command, take_commands
-from broker.link.codec.effect_codec import DownBuilder, take_effects
-from broker.link.codec.flat import FlatBuilder, joined, parted, put_flat, take_flat, take_flat_effects
+from broker.link.codec.command_codec import put_command, read_commands
+from broker.link.codec.effect_codec import DownBuilder, read_effects
+from broker.link.codec.flat import FlatBuilder, joined, parted, put_flat, read_flat, read_flat_effects
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.test_command_codec import SLOT, TOKEN, at_owner, commands, fields
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
@@ -38,13 +38,13 @@ def by_protobuf(some):
     up = pb.Up()
     for command in some:
         put_command(command, up)
-    return take_commands(decode_up(up.SerializeToString()), TOKEN)
+    return read_commands(decode_up(up.SerializeToString()), TOKEN)
 
 
 def by_flat(some):
     flat, up = parted(joined(put_flat(some), pb.Up(batch=7).SerializeToString()), pb.Up)
     assert flat is not None and up.batch == 7
-    return take_flat(flat, TOKEN)
+    return read_flat(flat, TOKEN)
 
 
 def test_commands_are_the_same_both_ways():
@@ -83,7 +83,7 @@ def test_effects_are_the_same_both_ways_and_a_shared_run_travels_once():
     assert len(message) < 5600
     data, _ = parted(message, pb.Down)
     assert data is not None
-    effects, expected = take_flat_effects(data), take_effects(decode_down(usual.finish().SerializeToString()))
+    effects, expected = read_flat_effects(data), read_effects(decode_down(usual.finish().SerializeToString()))
     assert [fields(each) for each in effects] == [fields(each) for each in expected]
     deliveries = [each for each in effects if type(each) is Deliver]
     assert deliveries[1].run is deliveries[3].run
@@ -118,8 +118,8 @@ def test_whatever_bytes_come_it_is_a_violation_or_a_message():
     flat = FlatBuilder()
     told(flat)
     whole = [
-        (joined(put_flat(several()), pb.Up(batch=7).SerializeToString()), pb.Up, partial(take_flat, token=TOKEN)),
-        (joined(flat.flat(), b""), pb.Down, take_flat_effects),
+        (joined(put_flat(several()), pb.Up(batch=7).SerializeToString()), pb.Up, partial(read_flat, token=TOKEN)),
+        (joined(flat.flat(), b""), pb.Down, read_flat_effects),
     ]
     refused = 0
     for data, kind, take in whole * 500:

@@ -7,7 +7,7 @@ from itertools import count
 
 from broker.core.address import Routing
 from broker.core.commands import Act, Manage
-from broker.link.codec.command_codec import put_command, take_commands
+from broker.link.codec.command_codec import put_command, read_commands
 from broker.link.questions import MOST, SHARE, Asked, OperatorAnswers
 from broker.rpc.v1 import link_pb2 as pb
 
@@ -111,7 +111,7 @@ def test_what_an_operator_does_travels():
     command = Manage(9, 3, 4, Act.CREATE, "a", "b", Routing.MULTICAST, "x = 1", True)
     put_command(command, up)
     put_command(Manage(9, 3, 5, Act.PURGE, "a", "b"), up)
-    first, second = take_commands(pb.Up.FromString(up.SerializeToString()), 1)
+    first, second = read_commands(pb.Up.FromString(up.SerializeToString()), 1)
     assert isinstance(first, Manage) and isinstance(second, Manage)
     assert (first.slot, first.seq, first.act, first.address, first.queue) == (9, 4, Act.CREATE, "a", "b")
     assert (first.routing, first.selector, first.force) == (Routing.MULTICAST, "x = 1", True)

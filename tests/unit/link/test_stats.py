@@ -45,10 +45,10 @@ def test_everything_that_is_counted_is_told():
 def test_what_crosses_zones_is_told_by_direction():
     stats = LinkStats()
     stats.sent(10)
-    stats.took(20)
+    stats.received(20)
     stats.sent(3, True)
-    stats.took(4, True)
-    stats.took(5, True)
+    stats.received(4, True)
+    stats.received(5, True)
     metric = stats.across_zones()
     assert metric.name == "stampede_link_cross_zone_bytes_total" and metric.help
     assert metric.samples == [({"direction": "in"}, 9.0), ({"direction": "out"}, 3.0)]

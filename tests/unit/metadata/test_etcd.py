@@ -21,7 +21,7 @@ from broker.metadata.etcd import EtcdMetadata
 from broker.metadata.etcd_calls import EtcdCalls, EtcdConnection
 from broker.metadata.port import MetadataRefused, MetadataUnavailable, Put
 from broker.seams.clock import SystemClock
-from broker.seams.steps import Steps
+from broker.seams.loop_watchdog import Steps
 from tests.abuse.certificates import authority, issued
 from tests.harness.secrets import self_signed
 from tests.harness.servers import Server, local_etcd

@@ -54,19 +54,19 @@ def test_the_large_bodies_of_what_waited_for_a_slot_are_told_when_it_goes(at: Be
 def test_a_few_are_taken_as_they_are(at: Bench) -> None:
     few = [send(n) for n in range(FEW)]
     at.comes(*few)
-    assert at.inbox.take() == ([], few) and at.inbox.new == [] and at.woken == 0
+    assert at.inbox.drain() == ([], few) and at.inbox.new == [] and at.woken == 0
 
 
 def test_many_come_in_portions_and_the_rest_keeps_its_place(at: Bench) -> None:
     many = [send(n) for n in range(2 * TURN)]
     at.comes(*many)
-    _, first = at.inbox.take()
+    _, first = at.inbox.drain()
     assert 0 < len(first) < len(many) and at.woken == 1, "and another turn comes"
     late = send(-1)
     at.comes(late)
     taken = list(first)
     while at.inbox.new:
-        taken += at.inbox.take()[1]
+        taken += at.inbox.drain()[1]
     assert taken == [*many, late]
 
 
@@ -76,11 +76,11 @@ def test_in_a_cluster_who_has_little_does_not_wait_behind_who_has_much() -> None
     many = [send(n, n % 7) for n in range(2 * TURN)]
     other = Publish(9, 8, 1, "r", Routing.ANYCAST, run_of(b"m"))
     inbox.new += [*many, other]
-    _, first = inbox.take()
+    _, first = inbox.drain()
     assert first[0] is other and len(first) == TURN and len(woken) == 1
     taken = list(first)
     while inbox.new:
-        taken += inbox.take()[1]
+        taken += inbox.drain()[1]
     assert taken == [other, *many]
 
 
@@ -89,7 +89,7 @@ def test_what_is_left_over_comes_before_what_came_meanwhile(at: Bench) -> None:
     at.comes(late)
     at.inbox.put_back(iter([rest]), [first])
     assert at.inbox.new == [first, rest, late] and at.woken == 1
-    assert at.inbox.take_new() == [first, rest, late] and at.inbox.new == []
+    assert at.inbox.drain_new() == [first, rest, late] and at.inbox.new == []
 
 
 def test_what_has_waited_comes_first(at: Bench) -> None:
@@ -98,7 +98,7 @@ def test_what_has_waited_comes_first(at: Bench) -> None:
     at.comes(new)
     assert list(at.inbox.waiting(0)) == [waited, new]
     assert list(at.inbox.waiting(1)) == [new] and list(at.inbox.waiting(2)) == []
-    assert at.inbox.take() == ([waited], [new])
+    assert at.inbox.drain() == ([waited], [new])
 
 
 def test_who_was_told_to_pause_goes_on_when_half_is_left(at: Bench) -> None:

@@ -10,7 +10,7 @@ from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.engine.engine import Engine
 from broker.owner.shard.slow_turns import Blame
-from broker.seams.steps import SLOW_S, Steps
+from broker.seams.loop_watchdog import SLOW_S, Steps
 from tests.harness import steps as harness
 from tests.unit.engine.world import run_of
 from tests.unit.owner.lifecycle_world import SLOT, World

@@ -16,7 +16,7 @@ from broker.config.settings import ClusterSettings
 from broker.rpc import streams
 from broker.rpc.dialer import GrpcDialer
 from broker.rpc.streams import EOF, GrpcStream
-from broker.seams.steps import Steps
+from broker.seams.loop_watchdog import Steps
 from broker.seams.stream import Ended, EndKind
 from tests.harness.shells import both_loops, run
 from tests.harness.waiting import eventually

@@ -63,7 +63,7 @@ class World:
         self.port.modes(lambda consumer: (mode, "orders") if (mode := self.modes.get(consumer)) is not None else None)
 
     def said(self) -> list[tuple[str, list[Context]]]:
-        return [(note.operation, note.contexts) for note in self.notes.take()]
+        return [(note.operation, note.contexts) for note in self.notes.drain()]
 
     def deliver(self, consumer: int, first: int, *lines: bytes, flags: int = TRACED) -> None:
         records = [line + b"\nx\0" for line in lines]
@@ -99,11 +99,11 @@ def test_a_send_ends_with_its_answer():
     assert world.said() == [("send", [B])], "nobody is to hear of that one"
     world.now = 6.5
     world.owner.listener.on_effects([Done(3, 9)])
-    (note,) = world.notes.take()
+    (note,) = world.notes.drain()
     assert (note.began, note.ended, note.error, note.slot, note.address) == (5.0, 6.5, "", 7, "orders")
     world.port.submit([publish(LINE_A, seq=10)])
     world.owner.listener.on_effects([Refused(3, 10, Code.DISK_FULL)])
-    assert [note.error for note in world.notes.take()] == ["DISK_FULL"]
+    assert [note.error for note in world.notes.drain()] == ["DISK_FULL"]
 
 
 def test_what_is_not_wanted_is_not_looked_at_again():
@@ -124,7 +124,7 @@ def test_more_than_a_second_may_have_are_not_traced():
 def test_parts_of_a_commit_end_with_it():
     world = World()
     world.deliver(1, 4, LINE_B)
-    world.notes.take()
+    world.notes.drain()
     world.port.submit([Transact(7, 3, 8, [publish(LINE_A), publish(b"", flags=0), Settle(7, 3, 0, 1, [4])])])
     assert world.said() == []
     world.owner.listener.on_effects([Done(3, 8)])
@@ -134,7 +134,7 @@ def test_parts_of_a_commit_end_with_it():
 def test_a_delivery_says_how_long_it_waited():
     world = World()
     world.deliver(1, 4, LINE_A, b"n:1\n", LINE_B, flags=TRACED | REDELIVERED)
-    (note,) = world.notes.take()
+    (note,) = world.notes.drain()
     assert note == SpanNote("deliver", "orders", -1, 5.0, 5.0, [A, B], 4, 0, 1000, True)
     world.deliver(9, 4, LINE_A)
     world.deliver(1, 4, LINE_A, flags=0)
@@ -147,10 +147,10 @@ def test_a_delivery_says_how_long_it_waited():
 def test_each_settles_its_own(outcome: Outcome, operation: str):
     world = World()
     world.deliver(1, 4, LINE_A, LINE_B)
-    world.notes.take()
+    world.notes.drain()
     world.now = 5.25
     world.port.submit([Settle(7, 3, 0, 1, [1, 5], outcome)])
-    (note,) = world.notes.take()
+    (note,) = world.notes.drain()
     assert (note.operation, note.contexts, note.id, note.waited) == (operation, [B], 5, 250)
     world.port.submit([Settle(7, 3, 0, 1, [5], outcome), Settle(7, 3, 0, 1, [4], Outcome.UNREADABLE)])
     assert world.said() == [] and world.port._holding == 0 and not world.port._held
@@ -159,7 +159,7 @@ def test_each_settles_its_own(outcome: Outcome, operation: str):
 def test_a_cumulative_ack_settles_earlier_ones():
     world = World()
     world.deliver(2, 4, LINE_A, LINE_B, LINE_A)
-    world.notes.take()
+    world.notes.drain()
     world.port.submit([Settle(7, 3, 0, 2, [5])])
     assert world.said() == [("ack", [A, B])] and world.port._holding == 1
 
@@ -179,11 +179,11 @@ def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch):
     for seq in range(1, 7):
         world.port.submit([publish(LINE_A, seq=seq)])
     assert len(world.port._open) == 3
-    assert sum(note.operation == "send" for note in world.notes.take()) == 3, "those over it end at once"
+    assert sum(note.operation == "send" for note in world.notes.drain()) == 3, "those over it end at once"
 
 
 def test_deliveries_that_come_together_have_a_bound():
     world = World()
     run = Run(range(1, 2), LINE_A + b"\n", [b"x\0"], 9, TRACED)
     world.owner.listener.on_effects([Deliver(3, run, 9) for _ in range(1000)])
-    assert len(world.notes.take()) == ports.PIECE
+    assert len(world.notes.drain()) == ports.PIECE

@@ -41,8 +41,8 @@ def test_what_nobody_takes_does_not_grow():
         assert notes.room()
         notes.add(SpanNote("send", "q", n, 0, 0, []))
     assert not notes.room()
-    assert [note.slot for note in notes.take()] == list(range(WAITING))
-    assert notes.room() and notes.take() == []
+    assert [note.slot for note in notes.drain()] == list(range(WAITING))
+    assert notes.room() and notes.drain() == []
     notes.told(3)
     notes.lost(2)
     assert numbers(notes)["stomp_trace_spans_total"] == 3

@@ -61,9 +61,9 @@ def test_who_has_one_is_left_alone():
 def test_the_reading_half_takes_them(monkeypatch: pytest.MonkeyPatch):
     taken: list[Any] = []
     monkeypatch.setattr(Inbound, "__init__", lambda self, session: None)
-    monkeypatch.setattr(Inbound, "take", lambda self, events, fresh: taken.extend(events))
+    monkeypatch.setattr(Inbound, "handle", lambda self, events, fresh: taken.extend(events))
     half = StartingInbound(Starts(1.0), None)  # type: ignore[arg-type]
-    half.take([sends(2)])
+    half.handle([sends(2)])
     assert [len(event.records) for event in taken] == [1, 1] and all(event.head.flags & TRACED for event in taken)
-    half.take(waited := taken[:1], fresh=False)
+    half.handle(waited := taken[:1], fresh=False)
     assert taken[2:] == waited, "what has waited has begun its trace"

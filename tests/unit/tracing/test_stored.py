@@ -45,10 +45,10 @@ def test_it_ends_when_it_counts():
     commands: list[Command] = [publish(), publish(TRACED), publish(DURABLE), publish(line=b"n:1\n"), Grant(7, 1, 5)]
     assert first.submit(commands) is True and shard.came == commands
     ((slot, counts),) = shard.waiting
-    assert slot == 7 and notes.take() == []
+    assert slot == 7 and notes.drain() == []
     now[0] = 5.5
     counts()
-    (note,) = notes.take()
+    (note,) = notes.drain()
     assert (note.operation, note.began, note.ended, note.contexts) == ("store", 5.0, 5.5, [A])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.wire.bulk import ACKS, FIRST_PIECE, LARGEST_PIECE, OneValue, SameBlock, take_acks
+from broker.wire.bulk import ACKS, FIRST_PIECE, LARGEST_PIECE, OneValue, SameBlock, read_acks
 from broker.wire.events import Head
 from broker.wire.intake import SENDS_AS_ONE, Intake
 
@@ -34,10 +34,10 @@ def records(intake: Intake) -> list[bytes]:
     return [record for event in intake.out for record in event.records]
 
 
-def taken_whole(taker: SameBlock, intake: Intake) -> int:
+def taken_whole(reader: SameBlock, intake: Intake) -> int:
     """Empty lines passed until it takes nothing."""
     lines = 0
-    while (passed := taker.take(intake)) >= 0:
+    while (passed := reader.read(intake)) >= 0:
         lines += passed
     return lines
 
@@ -45,45 +45,45 @@ def taken_whole(taker: SameBlock, intake: Intake) -> int:
 @pytest.mark.parametrize("gap", [b"", b"\n"])
 def test_complete_frames_with_the_last_block_are_taken_and_half_a_one_is_not(gap):
     bodies = [b"%05d\0" % n for n in range(100)]
-    taker, intake = same(b"".join(BLOCK + body + gap for body in bodies) + BLOCK + b"1234")
-    assert taken_whole(taker, intake) == 100 * len(gap)
+    reader, intake = same(b"".join(BLOCK + body + gap for body in bodies) + BLOCK + b"1234")
+    assert taken_whole(reader, intake) == 100 * len(gap)
     assert intake.data[intake.pos :] == BLOCK + b"1234"
     assert records(intake) == bodies and intake.cost <= len(bodies) / SENDS_AS_ONE
 
 
 def test_other_blocks_and_other_sizes_are_left():
     for data in (b"SEND\na:1\n\n12345\0", BLOCK + b"123456\0", BLOCK + b"12345", b""):
-        taker, intake = same(data)
-        assert taker.take(intake) == -1 and intake.pos == 0 and not records(intake)
+        reader, intake = same(data)
+        assert reader.read(intake) == -1 and intake.pos == 0 and not records(intake)
 
 
 def test_what_stands_between_frames_and_is_no_line_feed_is_left_to_the_reader():
     """A peer that writes something else there has to hear of it."""
     bodies = [b"%05d\0" % n for n in range(6)]
     gaps = [b"\n", b"\n", b"X", b"\n", b"\n", b"\n"]
-    taker, intake = same(b"".join(BLOCK + body + gap for body, gap in zip(bodies, gaps, strict=True)))
-    taken_whole(taker, intake)
+    reader, intake = same(b"".join(BLOCK + body + gap for body, gap in zip(bodies, gaps, strict=True)))
+    taken_whole(reader, intake)
     assert records(intake) == bodies[:3] and intake.data[intake.pos :].startswith(b"X" + BLOCK)
 
 
 def test_a_body_that_holds_the_block_is_one_body():
     inner = b"x" + BLOCK + b"y\0"
     bodies = [inner, b"12345678"[: len(inner) - 1].ljust(len(inner) - 1, b"z") + b"\0"] * 20
-    taker, intake = same(b"".join(BLOCK + body for body in bodies), len(inner))
-    taken_whole(taker, intake)
+    reader, intake = same(b"".join(BLOCK + body for body in bodies), len(inner))
+    taken_whole(reader, intake)
     assert intake.pos == intake.end and records(intake) == bodies
 
 
 def test_what_is_split_in_vain_makes_the_next_piece_no_larger_than_what_was_good():
     """Else a client that alternates costs a square."""
     good = b"12345\0"
-    taker, intake = same(b"".join(BLOCK + good for _ in range(FIRST_PIECE * 3)))
-    taker.take(intake)
-    assert len(records(intake)) == FIRST_PIECE and taker._piece == 2 * FIRST_PIECE
+    reader, intake = same(b"".join(BLOCK + good for _ in range(FIRST_PIECE * 3)))
+    reader.read(intake)
+    assert len(records(intake)) == FIRST_PIECE and reader._piece == 2 * FIRST_PIECE
     broken = BLOCK + good + BLOCK + good + BLOCK + good + BLOCK + b"1234567\0" + (BLOCK + good) * 200
     intake = Intake(broken, False, 0)
-    taker.take(intake)
-    assert records(intake) == [good] * 3 and taker._piece == 3
+    reader.read(intake)
+    assert records(intake) == [good] * 3 and reader._piece == 3
     grown, intake = same(b"".join(BLOCK + good for _ in range(3 * LARGEST_PIECE)))
     taken_whole(grown, intake)
     assert grown._piece == LARGEST_PIECE
@@ -91,8 +91,8 @@ def test_what_is_split_in_vain_makes_the_next_piece_no_larger_than_what_was_good
 
 def one_value(data: bytes, limit: int = 20) -> tuple[OneValue, Intake]:
     """SENDs that differ in their header n, with bodies of three octets."""
-    taker = OneValue(b"SEND\nn:", b"\ncontent-length:3\n\n", (b"n:", b""), PLAIN, 0, 3, limit)
-    return taker, Intake(data, False, 0)
+    reader = OneValue(b"SEND\nn:", b"\ncontent-length:3\n\n", (b"n:", b""), PLAIN, 0, 3, limit)
+    return reader, Intake(data, False, 0)
 
 
 def differing(values: list[bytes], body: bytes = b"abc\0") -> bytes:
@@ -101,34 +101,34 @@ def differing(values: list[bytes], body: bytes = b"abc\0") -> bytes:
 
 def test_frames_that_differ_in_one_value_are_taken_together_and_half_a_one_waits():
     values = [b"%d" % n for n in range(FIRST_PIECE - 1)]
-    taker, intake = one_value(differing(values) + differing([b"x"])[:-1])
-    assert taker.take(intake)
+    reader, intake = one_value(differing(values) + differing([b"x"])[:-1])
+    assert reader.read(intake)
     assert intake.data[intake.pos :] == differing([b"x"])[:-1] and intake.cost == 0, "less than one frame's"
     assert records(intake) == [b"content-length:3\nn:%b\nabc\0" % value for value in values]
 
 
 @pytest.mark.parametrize("odd", [b"a\\nb", b"a\rb", b"a\0b", b"a:b", b"a\nm:1", "é".encode(), b"x" * 21])
 def test_a_value_that_needs_a_closer_look_is_not_taken(odd):
-    taker, intake = one_value(differing([odd]))
-    assert not taker.take(intake) and intake.pos == 0 and not intake.out
-    taker, intake = one_value(differing([b"1", b"2", odd, b"3"]))
-    assert not taker.take(intake) and intake.pos == 0, "nor what came with it: the reader goes on from here"
-    while taker.take(intake):
+    reader, intake = one_value(differing([odd]))
+    assert not reader.read(intake) and intake.pos == 0 and not intake.out
+    reader, intake = one_value(differing([b"1", b"2", odd, b"3"]))
+    assert not reader.read(intake) and intake.pos == 0, "nor what came with it: the reader goes on from here"
+    while reader.read(intake):
         pass
     assert intake.data[intake.pos :] == differing([odd, b"3"]) and len(records(intake)) == 2, "and then one by one"
 
 
 def test_a_receipt_that_differs_belongs_to_the_event_and_not_to_the_message():
-    taker = OneValue(b"SEND\nreceipt:", b"\ncontent-length:3\n\n", None, PLAIN, 0, 3, 20)
+    reader = OneValue(b"SEND\nreceipt:", b"\ncontent-length:3\n\n", None, PLAIN, 0, 3, 20)
     data = differing([b"1", b"2"]).replace(b"n:", b"receipt:")
     intake = Intake(data, False, 0)
-    assert taker.take(intake) and records(intake) == [b"abc\0", b"abc\0"]
+    assert reader.read(intake) and records(intake) == [b"abc\0", b"abc\0"]
     assert intake.out[0].receipts == [b"1", b"2"]
 
 
 def acks(data: bytes, version=V12, limit: int = 20) -> tuple[int, Intake]:
     intake = Intake(data, False, 0)
-    return take_acks(intake, version, limit), intake
+    return read_acks(intake, version, limit), intake
 
 
 def taken(intake: Intake) -> tuple:

@@ -14,7 +14,7 @@ from typing import Final
 
 from broker.config.addressing import AddressSettings
 from broker.core.errors import Code, RefusedError
-from broker.core.numbers import AGES, age_ms
+from broker.core.strict_numbers import AGES, age_ms
 
 from ..dialect import whole_number
 

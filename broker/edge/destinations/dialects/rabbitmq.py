@@ -17,7 +17,7 @@ from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.management import MANAGEMENT
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 from ..dialect import FAR_FUTURE, MAX_DESTINATION, Destination, Dialect, Homes, not_named, whole_number, yes
 from ..temporary import OWN, TEMPORARY_ID, THEIRS, Private, address_of, private_of

@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.config.addressing import AddressSettings
 from broker.core.errors import Code, RefusedError
-from broker.core.numbers import natural
+from broker.core.strict_numbers import natural
 
 from ..dialect import yes
 

@@ -11,7 +11,7 @@ import pytest
 
 from broker.admin.api.calls import ApiOp, Call, Caller
 from broker.client import connect
-from broker.seams.steps import PORTION_S, Steps
+from broker.seams.loop_watchdog import PORTION_S, Steps
 from tests.harness.api import Api, running
 
 

@@ -12,7 +12,7 @@ import pytest
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
 from broker.core.effects import Turn
-from broker.edge.portrait import Clients
+from broker.edge.connection_views import Clients
 from broker.engine.engine import Engine
 from broker.engine.routing.addresses import create
 from broker.engine.state.budget import Budget

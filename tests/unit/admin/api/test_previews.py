@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.admin.desk import carrying
+from broker.admin.desk import bulk_moves
 from tests.harness.api import Api, running
 
 
@@ -60,7 +60,7 @@ async def test_a_retry_is_of_what_its_preview_has_shown(api, asked, found):
     told = await api.call("POST", "/queues/DLQ/retry", dry_run=True, **asked)
     assert (told["done"], told["more"], told["left"]) == (0, False, [])
     assert (told["preview"]["count"], told["preview"]["complete"]) == (len(found), True)
-    assert shown(told) == list(found)[: carrying.FIRST]
+    assert shown(told) == list(found)[: bulk_moves.FIRST]
     (part,) = (await api.get("/queues/DLQ"))["parts"]
     assert (part["messages"], part["delivering"]) == (6, 0), "nothing was done"
     assert (await api.call("POST", "/queues/DLQ/retry", **asked))["done"] == len(found)
@@ -95,7 +95,7 @@ async def test_what_would_stay_is_said_and_the_audit_log_says_nothing(api, caplo
     await letter(api, "a", "orders", "orders", "rejected")
     await api.call("POST", "/addresses/DLQ/messages", 201, body="b")
     told = await api.call("POST", "/queues/DLQ/retry", dry_run=True)
-    assert (shown(told), told["left"]) == (["a"], [{"why": carrying.NOWHERE, "count": 1}])
+    assert (shown(told), told["left"]) == (["a"], [{"why": bulk_moves.NOWHERE, "count": 1}])
     await api.call("POST", "/queues/DLQ/retry")
     actions = [json.loads(line.getMessage())["action"] for line in caplog.records if line.name == "stampede.audit"]
     assert actions == ["send-message", "send-message", "retry-messages"], "what was not done is no change"
@@ -119,7 +119,7 @@ async def test_what_is_moved_copied_expired_and_purged_is_previewed(api):
 
 
 async def test_a_preview_looks_at_so_many(api, monkeypatch):
-    monkeypatch.setattr(carrying, "LOOKED", 4)
+    monkeypatch.setattr(bulk_moves, "LOOKED", 4)
     for n in range(6):
         await api.call("POST", "/addresses/orders/messages", 201, body=f"{n}", headers=[f"n:{n}"])
     told = await api.call("POST", "/queues/orders/move", to="b", dry_run=True)

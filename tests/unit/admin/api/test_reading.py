@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.admin.desk import letters
+from broker.admin.desk import shown_messages
 from broker.client import connect
 from broker.core.address import Routing
 from broker.core.commands import Prepare, Publish
@@ -72,7 +72,7 @@ async def test_who_cannot_send_on_is_told_apart_and_what_he_waits_for(tmp_path):
 async def test_commits_that_are_prepared_and_not_carried_out(api):
     assert (await api.get("/transactions"))["items"] == []
     slot, coordinator = slot_of("orders"), (slot_of("orders") + 1) % 256
-    run = letters.made({"destination": "orders"}, b"x", True, 4)
+    run = shown_messages.made({"destination": "orders"}, b"x", True, 4)
     with api.broker.admin._api.desk.errand() as errand:
         await errand.ask(lambda session, seq: Prepare(
             slot, session, seq, "tx-1", coordinator, [Publish(slot, session, 0, "orders", Routing.ANYCAST, run)]
