@@ -141,7 +141,7 @@ class Operator:
                 await self._begin(informer)
         if self.made is not None:
             self.queue.add(self.made.id)
-        await self._take_bundles()
+        await self._apply_bundles()
         self.queue.start()
         self._loops = [
             asyncio.create_task(self._resync(), name="resync"),
@@ -348,7 +348,7 @@ class Operator:
             found.append(kind)
         return found
 
-    async def _take_bundles(self) -> None:
+    async def _apply_bundles(self) -> None:
         """What an upgrade of the release says anew is there before a pod is replaced for the new operator's sake: once
         for both, then. What fails is tried again: each is in the queue since it was read."""
         for bundled in self._bundled:
