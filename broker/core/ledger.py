@@ -5,8 +5,8 @@ Rule: a ledger is a dict in the order of delivery, whatever its values are. Engi
 the old one has settled.
 """
 
-# Example. Delivered in this order: 3, 5 and 4; 4 had been with somebody else before. In mode `client` 5 covers 3 and 5,
-# not 4: "all before it" are those delivered before it, whatever their ids (C43).
+# Example. Delivered in this order: 3, 5 and 4; 4 had been with another consumer. In mode `client` 5 covers 3 and 5, not
+# 4: "all before it" are those delivered before it, whatever their ids (C43).
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ def split(name: str) -> LocalName:
 
 
 def whose(address: str) -> LocalName:
-    """The same also of a temporary one, and of one where rests what is sent again and again: whoever may see and manage
-    addresses of a host may these of it, and nobody else."""
+    """The same also of a temporary one, and of one where rests what is sent again and again: a user who may see and
+    manage addresses of a host may these of it, and nobody else."""
     if address.startswith(RECURRING):
         host, local = split(address.removeprefix(RECURRING))
         return LocalName(host, RECURRING + local)

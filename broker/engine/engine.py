@@ -223,7 +223,7 @@ class Engine:
         self._slot.decisions.deciding.discard(tx)
 
     def abort(self, tx: str, turn: Turn) -> None:
-        """It will never be committed, whoever leads this slot: participants may be told so when that is durable."""
+        """It will never be committed, whichever owner leads: participants may be told so when that is durable."""
         decisions = self._slot.decisions
         decisions.deciding.discard(tx)
         # Asked by several participants: one record.

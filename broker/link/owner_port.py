@@ -102,7 +102,7 @@ class OwnerPort(Protocol):
         ...
 
     def read_body(self, slot: int, blob: Blob, consumer: int = 0, message: int = 0) -> BodyReader:
-        """Of the message that was delivered to the consumer (0: to none): it comes on, whoever leads the slot."""
+        """Of the message that was delivered to the consumer (0: to none): it comes on, whichever owner leads."""
         ...
 
     def arrived(self, consumer: int, message: int, outcome: Outcome = Outcome.ACK) -> None:

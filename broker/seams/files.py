@@ -212,8 +212,8 @@ def open_for_writing(path: str) -> OsFile:
 
 
 def replace_whole(path: str, data: bytes) -> None:
-    """The file holds just `data` when this returns, durably; whoever reads it (or starts after a crash) meanwhile finds
-    all of the old or all of the new. Mode 0600. Raises OSError."""
+    """The file holds just `data` when this returns, durably; a process that reads it (or starts after a crash)
+    meanwhile finds all of the old or all of the new. Mode 0600. Raises OSError."""
     files = OsFiles()
     folder = os.path.dirname(path) or "."
     new = f"{path}.{token(4)}.new"

@@ -42,7 +42,8 @@ class StreamEnd(Protocol):
 
     def on_message(self, message: bytes) -> None: ...
     def on_closed(self, why: Ended) -> None:
-        """Called exactly once, whoever closed it. Nothing comes after it. What was sent may or may not have arrived."""
+        """Called exactly once, whichever end closed it. Nothing comes after it. What was sent may
+        or may not have arrived."""
         ...
 
 

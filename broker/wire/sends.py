@@ -8,10 +8,10 @@ frames only. Must not know buffers, streaming or what follows a SEND.
 """
 
 # Example. A sender whose SENDs have destination, id, type and content-length, each time with other values.
-#     the first three    _take: there is no layout yet. find reads them in full; learn counts their names, and with the
-#                        third one makes a Layout of them
-#     the fourth, and all behind it in this and later reads    _take: the pattern finds the block's end and hands out
-#                        what is relayed, destination and content-length; all have one HeadFamily, so they are one event
+#     the first three    _read_known: there is no layout yet. find reads them in full; learn counts their names, and
+#                        with the third one makes a Layout of them
+#     the fourth, and all behind it in this and later reads    _read_known: the pattern finds the block's end and hands
+#                        out what is relayed, destination and content-length; all have one HeadFamily, and are one event
 #     ids alone differ   after some dozens _one_differs sees that: bulk.OneValue takes them together from then on
 #     nothing differs    the lines go into a Head, not into each record (`_head`); if the body has the same size
 #                        each time, too, bulk.SameBlock takes them
@@ -320,7 +320,7 @@ class SendReader:
 
     def add(self, intake: Intake, block: SendBlock, body: bytes) -> None:
         """The frame is complete. body: with its NUL."""
-        # As _take has it; by where content-length stands it is known later who gave it (core.message.is_text).
+        # As _read_known has it; by where content-length stands it is known later who gave it (core.message.is_text).
         if block.length >= 0:
             record, flags = b"content-length:%d\n%b\n%b" % (block.length, block.lines, body), block.flags
         else:

@@ -1,1 +1,1 @@
-"""What any process of Stampede needs: signals, logs, a witness, the machine's bounds."""
+"""What any process of Stampede needs: signals, logs, a stall detector, the machine's bounds."""

@@ -77,7 +77,7 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
     loop.add_signal_handler(signal.SIGHUP, hung_up.set)
     process = make(settings)
     stop = asyncio.Event()
-    witness = StallDetector(loop, SystemClock.monotonic)
+    detector = StallDetector(loop, SystemClock.monotonic)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if not await _started(process, stop):
@@ -94,11 +94,11 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
         await process.start_admin()
         gc.freeze()  # the admin port's libraries: a hundred thousand objects that a full collection would walk through
         stopping = loop.create_task(stop.wait())
-        witness.start()
+        detector.start()
         await asyncio.wait((stopping, process.failed), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
     finally:
-        witness.stop()
+        detector.stop()
         # Also when the admin port cannot be had: clients may be at work by then.
         log.info("stopping")
         await process.stop()

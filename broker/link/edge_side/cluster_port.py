@@ -7,7 +7,7 @@ tell.
 """
 
 # The way of a SEND through an edge. Session 5 sends to /queue/a, slot 9, led by A:
-#     submit    _take: numbered 21 in its slot's channel and kept; its seq on the wire is 21 << 8 | 9, its dedup
+#     submit    _enqueue: numbered 21 in its slot's channel and kept; its seq on the wire is 21 << 8 | 9, its dedup
 #               (token, 21)
 #     send      to A's link, which gathers a batch. 21 stays in `kept`
 #     A fails   route(9, epoch 5, B): everything that must be known is told to B, 21 among it, with the same numbers

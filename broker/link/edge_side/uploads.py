@@ -32,7 +32,7 @@ that it is not."""
 class Uploads:
     """See the head of this file.
 
-    watch         somebody waits for a slot that is not open.    unavailable(lane)   what he is told after a while.
+    watch         a body waits for a slot that is not open.    unavailable(lane)   what it is told after a while.
     refuse(lane, entry, refused)   the message has no body and gets none."""
 
     def __init__(
