@@ -81,7 +81,7 @@ class Inbox:
     def beside(self) -> list[Command]:
         """All that may go on beside what a turn has had enough of. In a cluster nothing: who has little has had his
         turn in this very one."""
-        return self.take_new() if self._shares is None else []
+        return self.drain_new() if self._shares is None else []
 
     def waiting(self, after: int) -> Iterator[Command]:
         """All of it in its order, behind so many."""
