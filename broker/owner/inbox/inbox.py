@@ -56,7 +56,7 @@ class Inbox:
         shares = self._shares
         # The rest keeps its place in front of what comes meanwhile.
         if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
-            inbox, self.new = (inbox[:cut], inbox[cut:]) if shares is None else shares.take(inbox)
+            inbox, self.new = (inbox[:cut], inbox[cut:]) if shares is None else shares.drain(inbox)
             self._wake()
         elif shares is not None and shares.seen:
             shares.clear()

@@ -45,8 +45,8 @@ class Shares:
         self._lines: dict[int, deque[tuple[int, int]]] = {}
         """Slot → session and weight of each command that waits there, in their order."""
 
-    def take(self, inbox: list[Command]) -> tuple[list[Command], list[Command]]:
-        """What goes in this turn, and what waits."""
+    def drain(self, inbox: list[Command]) -> tuple[list[Command], list[Command]]:
+        """Drains a turn of it: what goes, and what waits."""
         for command in inbox[self.seen : LOOKED]:
             slot, session, weight = _named(command)
             self._lines.setdefault(slot, deque()).append((session, weight))
@@ -62,7 +62,7 @@ class Shares:
             cut += 1
         goes += rest[:cut]
         for command in goes:
-            self._takes(command)
+            self._forget(command)
         return goes, rest[cut:]
 
     def back(self, commands: Iterable[Command]) -> None:
@@ -86,7 +86,7 @@ class Shares:
             where = self._where.setdefault(session, {})
             where[slot] = where.get(slot, 0) + 1
 
-    def _takes(self, command: Command) -> None:
+    def _forget(self, command: Command) -> None:
         """It is the first one of its slot."""
         self.seen -= 1
         slot = command.slot

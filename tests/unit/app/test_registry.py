@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.app.test_shared import Connection
+from tests.unit.app.test_parent_services import Connection
 
 from broker.app.edges.registry import PARENT, IdRegistry, ProcessClientIds, Registry
 from broker.edge.destinations.directory import LocalNames

@@ -193,7 +193,7 @@ class Slow:
             raise RefusedError(Code.LOGIN_FAILED, "no")
         return Principal(login or "")
 
-    def holds(self, *_: Any) -> bool:
+    def still_valid(self, *_: Any) -> bool:
         return True
 
     def knows(self, _: str) -> bool:

@@ -20,7 +20,7 @@ def told(stats: LinkStats) -> dict[str, float]:
     ("event", "arguments", "counted"),
     [
         ("sent", (7,), {"batches_out": 1, "bytes_out": 7}),
-        ("took", (7,), {"batches_in": 1, "bytes_in": 7}),
+        ("received", (7,), {"batches_in": 1, "bytes_in": 7}),
         ("sent_body", (), {"bodies": 1}),
         ("lost_stream", (), {"lost": 1}),
         ("found_moved", (), {"moved": 1}),

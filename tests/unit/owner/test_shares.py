@@ -28,12 +28,12 @@ def begin(slot: int, session: int, consumer: int = 5) -> Subscribe:
 
 
 def taken(commands: list[Command]) -> tuple[list[Command], list[Command]]:
-    return Shares().take(commands)
+    return Shares().drain(commands)
 
 
 def turns(inbox: Inbox) -> Iterator[list[Command]]:
     while inbox.new:
-        yield inbox.take()[1]
+        yield inbox.drain()[1]
 
 
 def cluster() -> Inbox:
@@ -109,12 +109,12 @@ def test_who_comes_while_another_one_waits_goes_ahead_as_well() -> None:
     inbox.new += [begin(slot, 1, 100 * n + slot) for n in range(20) for slot in range(85)]
     for turn in range(5):
         inbox.new.append(other := send(turn, 2, turn))
-        _, goes = inbox.take()
+        _, goes = inbox.drain()
         assert other in goes
         inbox.put_back(goes[goes.index(other) + 1 :])
     inbox.drop(7)
     inbox.new.append(other := send(8, 2, 99))
-    assert other in inbox.take()[1] and not any(command.slot == 7 for command in inbox.new)
+    assert other in inbox.drain()[1] and not any(command.slot == 7 for command in inbox.new)
 
 
 def test_what_fits_into_a_turn_is_taken_by_order() -> None:
@@ -123,9 +123,9 @@ def test_what_fits_into_a_turn_is_taken_by_order() -> None:
     inbox.new += [begin(1, 3, n) for n in range(TURN)]
     list(turns(inbox))
     inbox.new += few
-    assert inbox.take()[1] == few, "nothing is left of what there was before"
+    assert inbox.drain()[1] == few, "nothing is left of what there was before"
     inbox.new += few[: FEW - 1]
-    assert inbox.take()[1] == few[: FEW - 1]
+    assert inbox.drain()[1] == few[: FEW - 1]
 
 
 KINDS = st.sampled_from(["publish", "settle", "grant", "begin", "end", "commit"])
@@ -158,7 +158,7 @@ def test_each_slot_keeps_its_order_whoever_goes_first_and_nothing_is_lost(drawn:
             fresh = [drawn_as(*each) for each in commands]
             came += fresh
             inbox.new += fresh
-            _, goes = inbox.take()
+            _, goes = inbox.drain()
             gone += goes[:most]
             if goes[most:]:
                 inbox.put_back(goes[most:])

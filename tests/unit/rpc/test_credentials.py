@@ -20,7 +20,7 @@ from broker.rpc.credentials import Credentials
 from broker.rpc.dialer import GrpcDialer
 from broker.rpc.peer_certificate import certificate_of
 from broker.rpc.server import GrpcServer
-from broker.seams import following
+from broker.seams import watched_files
 from broker.seams.stream import EndKind
 from tests.abuse.certificates import authority, issued, revocations
 from tests.harness import free_ports
@@ -294,7 +294,7 @@ async def test_whose_own_certificate_is_revoked_says_so_until_it_has_another(rol
     assert dialer.revoked() == plain.revoked() == ""
     threads: set[int] = set()
     revocations(folder, ca, cert)
-    monkeypatch.setattr(following, "fingerprint", _noting(threads, following.fingerprint))
+    monkeypatch.setattr(watched_files, "fingerprint", _noting(threads, watched_files.fingerprint))
     await eventually(lambda: "cluster.cert_file" in dialer.revoked())
     assert threads and threading.get_ident() not in threads, "files are looked at while the loop goes on"
     assert "cluster.cert_file" in GrpcDialer(settings, loop).revoked(), "from the start"
