@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tests.unit.app.test_parent_services import Connection
-
 from broker.app.edges.registry import PARENT, IdRegistry, ProcessClientIds, Registry
 from broker.edge.destinations.directory import LocalNames
 from broker.edge.subscriptions.rate_limits import LocalTokens
+from tests.unit.app.test_parent_services import Connection
 
 
 def of_the_parent(policy: str, ids: IdRegistry) -> ProcessClientIds:
