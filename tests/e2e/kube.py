@@ -17,6 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "stampede"
 
 
+def image_values() -> list[str]:
+    """Of the chart, for E2E_IMAGE and E2E_ETCD_IMAGE."""
+    repository, _, tag = os.environ.get("E2E_IMAGE", "stampede:dev").rpartition(":")
+    values = [f"image.repository={repository}", f"image.tag={tag}"]
+    if etcd := os.environ.get("E2E_ETCD_IMAGE"):
+        name, _, version = etcd.rpartition(":")
+        values += [f"etcd.bundled.image.repository={name}", f"etcd.bundled.image.tag={version}"]
+    return values
+
+
 class Cluster:
     """`config`: path of a kubeconfig. Everything happens in `namespace`."""
 

@@ -5,8 +5,8 @@ Needs E2E_KUBECONFIG, and an image of this source that the nodes have or can pul
 (name:tag); E2E_ETCD_IMAGE if the chart's etcd cannot be pulled; E2E_PIPELINE_IMAGE (of pipeline/Dockerfile) if an
 archive is to be written. `make e2e` runs it.
 
-For figures: E2E_NEXT_IMAGE, another tag to upgrade to; E2E_RATE (messages a second), E2E_LANES (producers, each
-waits for its receipts) and E2E_IDLE (connections)."""
+For figures: E2E_NEXT_IMAGE, another tag to upgrade to; E2E_RATE (messages a second, offered by the clock), E2E_LANES
+(producers), E2E_WINDOW (unconfirmed SENDs of each) and E2E_IDLE (connections)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.kube import CHART, Cluster, until
+from tests.e2e.kube import CHART, Cluster, image_values, until
 from tests.e2e.traffic import Traffic
 
 RELEASE = "mq"
 BROKER, ACCEPTOR = "mq", "mq-stomp"
 IDLE, TRANSACTIONS = int(os.environ.get("E2E_IDLE", "500")), 8
 RATE, LANES = int(os.environ.get("E2E_RATE", "200")), int(os.environ.get("E2E_LANES", "4"))
+WINDOW = int(os.environ.get("E2E_WINDOW", "200"))
 PIPELINE = os.environ.get("E2E_PIPELINE_IMAGE", "")
 # Once a year: a test starts it.
 ARCHIVE = ("archive.enabled=true", "archive.schedule=0 0 1 1 *", "archive.credentialsSecretName=archivist-stomp",
@@ -51,11 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> str:
     """Address of the clients' Service; the first message has gone through it."""
-    repository, _, tag = os.environ.get("E2E_IMAGE", "stampede:dev").rpartition(":")
-    values = [f"image.repository={repository}", f"image.tag={tag}", "tests.replaceEdges=true"]
-    if etcd := os.environ.get("E2E_ETCD_IMAGE"):
-        name, _, version = etcd.rpartition(":")
-        values += [f"etcd.bundled.image.repository={name}", f"etcd.bundled.image.tag={version}"]
+    values = [*image_values(), "tests.replaceEdges=true"]
     if PIPELINE:
         name, _, version = PIPELINE.rpartition(":")
         values += [f"archive.image.repository={name}", f"archive.image.tag={version}", *ARCHIVE]
@@ -79,7 +76,9 @@ def state(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def traffic(cluster: Cluster, installed: str) -> Iterator[Traffic]:
-    found = Traffic(installed, "admin", cluster.secret("admin-stomp", "password"), "/queue/e2e.load", RATE, LANES)
+    found = Traffic(
+        installed, "admin", cluster.secret("admin-stomp", "password"), "/queue/e2e.load", RATE, LANES, WINDOW
+    )
     found.start(IDLE, TRANSACTIONS)
     yield found
     found.stop()
@@ -230,8 +229,12 @@ def test_the_status_counts_connections(cluster, traffic):
 def test_an_upgrade_under_traffic(cluster, traffic):
     """Other values for all that rolls: operator, owners and edges, and a listener more, and E2E_NEXT_IMAGE."""
     figures["scaling: longest wait s"] = round(traffic.longest_s, 2)
-    traffic.longest_s, before = 0.0, len(traffic.sent)
-    begin = time.monotonic()
+    until(lambda: len(traffic.sent) > 100, 60, lambda: f"no traffic: {state(cluster)}")
+    traffic.reset()
+    figures["before the upgrade: confirmed a second"] = confirmed_a_second(traffic, 15)
+    figures["before the upgrade: longest wait s"] = round(traffic.longest_s, 2)
+    traffic.reset()
+    before, begin = len(traffic.sent), time.monotonic()
     values = [
         "operator.resources.limits.memory=200Mi",
         "broker.spec.owners.resources.requests.memory=64Mi",
@@ -249,7 +252,17 @@ def test_an_upgrade_under_traffic(cluster, traffic):
     settled(traffic)
     figures["upgrade: longest wait s"] = round(traffic.longest_s, 2)
     figures["upgrade: confirmed a second"] = round((len(traffic.sent) - before) / (time.monotonic() - begin))
+    figures["upgrade: most that a message was offered late s"] = round(traffic.behind_s, 2)
+    figures["upgrade: longest way to a connection s"] = round(traffic.connecting_s, 2)
+    figures["upgrade: why there was none"] = dict(traffic.refusals.most_common(10))
+    figures["upgrade: waits above 0.8 s"], figures["upgrade: producers cut"] = dict(traffic.slow), traffic.cuts[:]
     figures["upgrade: came again unmarked"] = traffic.unmarked
+
+
+def confirmed_a_second(traffic: Traffic, seconds: float) -> int:
+    before = len(traffic.sent)
+    time.sleep(seconds)
+    return round((len(traffic.sent) - before) / seconds)
 
 
 def rolled(cluster: Cluster, kind: str, name: str) -> bool:

@@ -7,14 +7,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from urllib.parse import quote
 
 from broker.client.connect import connect
 from broker.client.connection import Client
 from broker.client.errors import ClientError
+from tests.e2e.window import Acknowledger, Unconfirmed
 
 PAUSE_S = 0.2
+RECEIPT_S = 40
+SLOW_S, MOST_TOLD = 0.8, 100
+"""Waits above this are told with their time: a figure alone says nothing of what it consists of."""
 
 
 class Traffic:
@@ -23,17 +28,26 @@ class Traffic:
 
     torn       connections that ended between BEGIN and COMMIT.
     longest_s  from the first attempt of a message to its receipt, with the connections that were needed for it.
+    behind_s   most that a message was offered after its time: its lane's window was full, or it was not connected.
+    connecting_s  the longest way to a connection (of anybody here), pauses and all; refusals: why there was none.
+    slow       second of a receipt, "again" if it was sent more than once -> the longest of its waits.
     unmarked   came again without `redelivered`, though sent once: their consumer could not know."""
 
-    def __init__(self, host: str, login: str, passcode: str, queue: str, rate: int = 200, lanes: int = 4) -> None:
+    def __init__(
+        self, host: str, login: str, passcode: str, queue: str, rate: int = 200, lanes: int = 4, window: int = 100
+    ) -> None:
         self.url = f"stomp://{quote(login, safe='')}:{quote(passcode, safe='')}@{host}"
         self.queue = queue
         self.rate = rate
         self.lanes = lanes
+        self.window = window
         self.sent: set[str] = set()
         self.got: dict[str, int] = {}
         self.reconnects = 0
-        self.longest_s = 0.0
+        self.cuts: list[str] = []
+        self.refusals: Counter[str] = Counter()
+        self.slow: dict[str, float] = {}
+        self.reset()
         self.unmarked = 0
         self.again: set[str] = set()  # sent more than once: there was no receipt, so there may be two of them
         self.torn = 0
@@ -44,6 +58,13 @@ class Traffic:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._idle_wanted = 0
         self._producing = 0  # they end with what they wait for: it is confirmed after the stop, and has to come as well
+
+    def reset(self) -> None:
+        """What was longest is of another time from now on."""
+        self.longest_s = self.behind_s = self.connecting_s = 0.0
+        self._began = time.monotonic()
+        for told in (self.cuts, self.refusals, self.slow):
+            told.clear()
 
     def start(self, idle: int = 0, transactions: int = 0) -> None:
         self._idle_wanted, self._transactions_wanted = idle, transactions
@@ -83,52 +104,70 @@ class Traffic:
                 group.create_task(self._transact(number))
 
     async def _connected(self) -> Client:
+        began = time.monotonic()
         while True:
             try:
-                return await connect(self.url, timeout=5, receipt_timeout=40)
-            except ClientError:
+                client = await connect(self.url, timeout=5, receipt_timeout=RECEIPT_S)
+            except ClientError as error:
+                self.refusals[str(error)] += 1
                 await asyncio.sleep(PAUSE_S)
+                continue
+            self.connecting_s = max(self.connecting_s, time.monotonic() - began)
+            return client
 
     async def _produce(self, lane: int) -> None:
-        number = 0
-        gap = self.lanes / self.rate
-        begin = 0.0
+        """Offers by the clock, whatever is confirmed: as a client does that keeps a window of unconfirmed SENDs."""
+        unconfirmed = Unconfirmed(self._confirmed)
+        number, due = 0, time.monotonic()
         self._producing += 1
-        while not self._stop.is_set():
+        while unconfirmed.names or not self._stop.is_set():
             client = await self._connected()
             try:
+                for name in list(unconfirmed.names):
+                    self.again.add(name)
+                    await unconfirmed.send(client, f"{self.queue}.{lane}", name)
                 while not self._stop.is_set():
-                    name = f"{lane}.{number}"
-                    if begin:
-                        self.again.add(name)
-                    begin = begin or time.monotonic()
-                    await client.send(f"{self.queue}.{lane}", name, {"persistent": "true"}, receipt=True)
-                    self.longest_s = max(self.longest_s, time.monotonic() - begin)
-                    self.sent.add(name)
+                    due += self.lanes / self.rate
+                    await asyncio.sleep(max(due - time.monotonic(), 0))
+                    await unconfirmed.fewer_than(self.window)
+                    self.behind_s = max(self.behind_s, time.monotonic() - due)
+                    await unconfirmed.send(client, f"{self.queue}.{lane}", f"{lane}.{number}")
                     number += 1
-                    took, begin = time.monotonic() - begin, 0.0
-                    await asyncio.sleep(max(gap - took, 0))
-            except ClientError:
+                await unconfirmed.fewer_than(1)
+            except (ClientError, TimeoutError) as error:
                 self.reconnects += 1
+                self.cuts.append(f"{time.monotonic() - self._began:.2f} {lane}: {error}")
             finally:
                 await client.kill()
         self._producing -= 1
+
+    def _confirmed(self, name: str, took: float) -> None:
+        self.sent.add(name)
+        self.longest_s = max(self.longest_s, took)
+        if took > SLOW_S and len(self.slow) < MOST_TOLD:
+            at = f"{time.monotonic() - self._began:.1f}{' again' if name in self.again else ''}"
+            self.slow[at] = max(self.slow.get(at, 0), round(took, 2))
 
     async def _consume(self, lane: int) -> None:
         while True:
             client = await self._connected()
             try:
-                async with client.subscribe(f"{self.queue}.{lane}", "client-individual") as messages:
-                    async for message in messages:
-                        name = (await message.read()).decode()
-                        marked = message.headers.get("redelivered") == "true"
-                        self.unmarked += name in self.got and name not in self.again and not marked
-                        self.got[name] = self.got.get(name, 0) + 1
-                        await message.ack()
-            except ClientError:
+                async with client.subscribe(f"{self.queue}.{lane}", "client") as messages:
+                    acks = Acknowledger()
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(acks.run())
+                        async for message in messages:
+                            self._received(await message.read(), message.headers.get("redelivered") == "true")
+                            await acks.consumed(message)
+            except* ClientError:
                 pass
             finally:
                 await client.kill()
+
+    def _received(self, body: bytes, marked: bool) -> None:
+        name = body.decode()
+        self.unmarked += name in self.got and name not in self.again and not marked
+        self.got[name] = self.got.get(name, 0) + 1
 
     async def _sit(self) -> None:
         while True:
