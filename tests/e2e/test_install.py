@@ -226,6 +226,38 @@ def test_the_status_counts_connections(cluster, traffic):
     until(counted, 120, lambda: state(cluster))
 
 
+def test_a_node_with_one_of_each_is_drained(cluster, traffic):
+    """An owner, an edge and the operator are evicted at once, as `kubectl drain` evicts what is on a node."""
+    traffic.reset()
+    operators = cluster.items("pods", "app.kubernetes.io/component=operator")
+    going = [pods(cluster, "owner")[0], pods(cluster, "edge")[0], operators[0]]
+    begin = time.monotonic()
+    for pod in going:
+        until(lambda pod=pod: evicted(cluster, pod["metadata"]["name"]), 60, lambda: state(cluster))
+    gone = {pod["metadata"]["uid"] for pod in going}
+
+    def replaced() -> bool:
+        there = [*pods(cluster, "owner"), *pods(cluster, "edge")]
+        alike = ready(cluster, "owner") == 3 and ready(cluster, "edge") == 2
+        return alike and not gone & {pod["metadata"]["uid"] for pod in there}
+
+    until(replaced, 180, lambda: state(cluster))
+    figures["drain: one owner, one edge, the operator are others after s"] = round(time.monotonic() - begin, 1)
+    cluster.wait_for("stompbroker", BROKER, "Ready", 120)
+    settled(traffic)
+    figures["drain: longest wait s"], figures["drain: waits above 0.8 s"] = (
+        round(traffic.longest_s, 2),
+        dict(traffic.slow),
+    )
+
+
+def evicted(cluster: Cluster, name: str) -> bool:
+    """False: a budget does not let it go yet."""
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": cluster.namespace}}
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods/{name}/eviction"
+    return "Success" in cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body), check=False)
+
+
 def test_an_upgrade_under_traffic(cluster, traffic):
     """Other values for all that rolls: operator, owners and edges, and a listener more, and E2E_NEXT_IMAGE."""
     figures["scaling: longest wait s"] = round(traffic.longest_s, 2)
