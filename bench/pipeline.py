@@ -31,9 +31,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "pipeline")]
 
-from broker_pipeline.archive import Job, run  # noqa: E402
-from broker_pipeline.manifests import Archive  # noqa: E402
+from broker_pipeline.jobs.archive import Job, run  # noqa: E402
 from broker_pipeline.session import session  # noqa: E402
+from broker_pipeline.store.manifests import Archive  # noqa: E402
 from scenarios import generator  # noqa: E402
 
 

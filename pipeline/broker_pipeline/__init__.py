@@ -15,7 +15,7 @@ from typing import Any
 
 def register(spark: Any) -> None:
     """Makes `format("stampede")` known to a Spark session."""
-    from .source import StampedeSource
+    from .datasource.source import StampedeSource
 
     spark.dataSource.register(StampedeSource)
 

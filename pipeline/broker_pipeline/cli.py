@@ -20,10 +20,10 @@ from broker import __version__
 
 from .advice import advised, cause
 from .errors import NotInstalledError, PipelineError
-from .manifests import Archive, damaged, missing, total
+from .log.reads import LogReads
 from .options import access
-from .reads import LogReads
-from .stores import remote
+from .store.manifests import Archive, damaged, missing, total
+from .store.stores import remote
 
 
 class _Said(click.ClickException):
@@ -154,7 +154,7 @@ def archive(
     """Write what went through the broker to FOLDER as Parquet, each message once."""
 
     def work() -> None:
-        from .archive import Job, run_on
+        from .jobs.archive import Job, run_on
 
         job = Job(folder, _options(**source) | {"addresses": addresses}, name)
         ended = threading.Event()
@@ -184,8 +184,8 @@ def replay(
     """Send messages again that are in the archive FOLDER or still in the broker's log."""
 
     def work() -> None:
-        from .replay import Plan, count
-        from .replay import replay as send
+        from .jobs.replay import Plan, count
+        from .jobs.replay import replay as send
 
         names = tuple(part.strip() for part in addresses.split(",") if part.strip())
         plan = Plan(id, into, names, since, before, where)
@@ -217,8 +217,8 @@ def rebuild(folder: str, id: str, at: str, rate: float, url: str, dry_run: bool,
     """Put into a new broker what the queues held, from the archive FOLDER alone."""
 
     def work() -> None:
-        from .rebuild import count
-        from .rebuild import rebuild as send
+        from .jobs.rebuild import count
+        from .jobs.rebuild import rebuild as send
 
         spark = _session(master, memory)
         try:
@@ -242,7 +242,7 @@ def report(folder: str, out: str, master: str, memory: str) -> None:
     """Say what the archive FOLDER tells of throughput, sizes, latencies and dead letters."""
 
     def work() -> None:
-        from .report import report as gather
+        from .jobs.report import report as gather
 
         spark = _session(master, memory)
         try:
@@ -315,7 +315,7 @@ def verify(folder: str, master: str, memory: str) -> None:
 @_spark
 def retain(folder: str, before: str, master: str, memory: str) -> None:
     """Remove whole days from an archive."""
-    from .upkeep import retain as remove
+    from .jobs.upkeep import retain as remove
 
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", before):
         raise _Said("--before is a day, such as 2026-11-24")
@@ -334,7 +334,7 @@ def compact(folder: str, master: str, memory: str) -> None:
     """Make few large sorted files of many small ones."""
 
     def work() -> None:
-        from .upkeep import compact as merge
+        from .jobs.upkeep import compact as merge
 
         spark = _session(master, memory)
         try:
@@ -353,7 +353,7 @@ def delete(folder: str, ids: tuple[str, ...], master: str, memory: str) -> None:
     """Take messages out of an archive by their message ids, with events and large bodies."""
 
     def work() -> None:
-        from .upkeep import delete as take_out
+        from .jobs.upkeep import delete as take_out
 
         spark = _session(master, memory)
         try:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from . import kubernetes
 from .errors import NotInstalledError, PipelineError
-from .notes import KEY, NO_KEY
+from .store.notes import KEY, NO_KEY
 
 NEEDED: Final = (4, 2)
 _JAVAS: Final = "/usr/lib/jvm"

@@ -25,4 +25,4 @@ def test_the_pipeline_knows_the_read_api_and_the_client_only():
         env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'pipeline'}"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 kept, 0 broken" in done.stdout
+    assert "3 kept, 0 broken" in done.stdout

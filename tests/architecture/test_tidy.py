@@ -74,14 +74,14 @@ def test_size_and_docstring(path):
 
 
 def test_a_folder_can_be_known_as_a_whole():
-    """Rooms are made of folders, each with a row of its own in the contracts of pyproject.toml."""
+    """Rooms are made of folders, each with a row of its own in the contracts (the pipeline's are in pipeline/)."""
     lines: dict[str, int] = {}
     for path in FILES:
         if "_pb2" not in path.name:
             folder = path.parent.relative_to(ROOT).as_posix()
             lines[folder] = lines.get(folder, 0) + size(path.read_text().split("\n")) - 1
     beyond = {folder: n for folder, n in lines.items() if n > MAX_FOLDER_LINES}
-    assert beyond.keys() <= {"pipeline/broker_pipeline"}, f"make folders inside: {beyond}"
+    assert not beyond, f"make folders inside: {beyond}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import grpc
 import pytest
 from broker_pipeline.errors import PipelineError
+from broker_pipeline.log.ranges import Range
+from broker_pipeline.log.reads import LogReads
 from broker_pipeline.options import Access
-from broker_pipeline.ranges import Range
-from broker_pipeline.reads import LogReads
 
 from broker.journal.log import format as f
 from tests.harness import Client, free_ports, until

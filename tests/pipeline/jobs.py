@@ -81,14 +81,14 @@ def write(spark: Any, rows: list[tuple[Any, ...]], schema: str, options: dict[st
 
 
 def archive(spark: Any, folder: str, source: dict[str, str], round_items: int = 500_000) -> int:
-    from broker_pipeline.archive import Job, run
+    from broker_pipeline.jobs.archive import Job, run
 
     return run(spark, Job(folder, source, round_items=round_items), print)
 
 
 def archive_on(spark: Any, folder: str, source: dict[str, str], round_items: int, enough: str) -> None:
     """As `--continuous` does, until the file `enough` is there. Ends the session."""
-    from broker_pipeline.archive import Job, run_on
+    from broker_pipeline.jobs.archive import Job, run_on
     from broker_pipeline.session import session
 
     made = {"spark.driver.port", "spark.app.id", "spark.app.startTime"}  # by a session, for itself
@@ -110,20 +110,20 @@ def renew(spark: Any) -> None:
 
 
 def compact(spark: Any, folder: str, least: int) -> int:
-    from broker_pipeline.upkeep import compact as merge
+    from broker_pipeline.jobs.upkeep import compact as merge
 
     return merge(spark, folder, print, least)
 
 
 def delete(spark: Any, folder: str, ids: list[str]) -> tuple[int, list[str]]:
-    from broker_pipeline.upkeep import delete as take_out
+    from broker_pipeline.jobs.upkeep import delete as take_out
 
     return tuple(take_out(spark, folder, ids, print))
 
 
 def replay(spark: Any, folder: str, source: dict[str, str], url: str, plan: dict[str, Any], dry: bool = False) -> Any:
-    from broker_pipeline.replay import Plan, count
-    from broker_pipeline.replay import replay as send
+    from broker_pipeline.jobs.replay import Plan, count
+    from broker_pipeline.jobs.replay import replay as send
 
     if dry:
         return count(spark, folder, source, Plan(**plan), print)
@@ -131,7 +131,7 @@ def replay(spark: Any, folder: str, source: dict[str, str], url: str, plan: dict
 
 
 def report(spark: Any, folder: str, out: str = "") -> dict[str, Any]:
-    from broker_pipeline.report import report as gather
+    from broker_pipeline.jobs.report import report as gather
 
     found = gather(spark, folder, print)
     if out:
@@ -140,20 +140,20 @@ def report(spark: Any, folder: str, out: str = "") -> dict[str, Any]:
 
 
 def rebuild(spark: Any, folder: str, url: str, at: str = "", dry: bool = False) -> Any:
-    from broker_pipeline.rebuild import count
-    from broker_pipeline.rebuild import rebuild as send
+    from broker_pipeline.jobs.rebuild import count
+    from broker_pipeline.jobs.rebuild import rebuild as send
 
     return count(spark, folder, at, print) if dry else send(spark, folder, url, "one", at, 0, print)
 
 
 def retain(spark: Any, folder: str, before: str) -> int:
-    from broker_pipeline.upkeep import retain as take_out
+    from broker_pipeline.jobs.upkeep import retain as take_out
 
     return take_out(folder, before, spark)
 
 
 def live(spark: Any, folder: str, view: str) -> list[str]:
-    from broker_pipeline.manifests import Archive, missing
+    from broker_pipeline.store.manifests import Archive, missing
 
     held = Archive(folder, spark)
     state = held.load()
@@ -167,15 +167,15 @@ def settings(spark: Any, given: dict[str, str]) -> None:
 
 
 def read(spark: Any, folder: str, name: str) -> bytes:
-    from broker_pipeline.stores import store
+    from broker_pipeline.store.stores import store
 
     return store(folder, spark).read(name)
 
 
 def stored(spark: Any, folder: str, objects: bool) -> dict[str, Any]:
     """What a store of Spark's file systems does, step by step."""
-    from broker_pipeline import hadoop
     from broker_pipeline.errors import PipelineError
+    from broker_pipeline.store import hadoop
 
     def said(what: Any) -> str:
         try:

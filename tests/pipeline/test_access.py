@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from broker_pipeline.errors import PipelineError
+from broker_pipeline.log.ranges import Range
+from broker_pipeline.log.reads import LogReads
 from broker_pipeline.options import access, lowered
-from broker_pipeline.ranges import Range
-from broker_pipeline.reads import LogReads
 
 from tests.harness import Broker, Client, free_ports, listens, until
 from tests.harness.secrets import add_user, self_signed

@@ -9,10 +9,11 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from broker_pipeline import archive, cli, rebuild, replay, upkeep
+from broker_pipeline import cli
 from broker_pipeline.advice import cause, lost_worker
 from broker_pipeline.cli import main
 from broker_pipeline.errors import PipelineError
+from broker_pipeline.jobs import archive, rebuild, replay, upkeep
 from click.testing import CliRunner
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker_pipeline.files import move, remove, write_pieces
+from broker_pipeline.store.files import move, remove, write_pieces
 
 
 def test_a_file_is_whole_or_what_it_was(tmp_path: Path) -> None:

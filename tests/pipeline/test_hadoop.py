@@ -12,9 +12,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from broker_pipeline import hadoop
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.hadoop import LEASE_MS, HadoopStore
+from broker_pipeline.store import hadoop
+from broker_pipeline.store.hadoop import LEASE_MS, HadoopStore
 
 
 class JavaError(Exception):

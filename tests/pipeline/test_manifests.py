@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from broker_pipeline import stores
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.files import write_pieces
-from broker_pipeline.manifests import Archive, DataFile, Manifest, missing, total
+from broker_pipeline.store import stores
+from broker_pipeline.store.files import write_pieces
+from broker_pipeline.store.manifests import Archive, DataFile, Manifest, missing, total
 
 
 def run(archive: Archive, number: int, text: str = "rows", removes: tuple[str, ...] = ()) -> Manifest:
@@ -52,7 +52,7 @@ def test_a_full_disk_leaves_neither_rows_nor_files(tmp_path: Path, monkeypatch, 
             raise OSError(28, "No space left on device")
 
         if when == "before the files are moved":
-            patch.setattr("broker_pipeline.manifests.move", full)
+            patch.setattr("broker_pipeline.store.manifests.move", full)
         elif when == "before the manifest":
             patch.setattr(stores, "write_pieces", full)
         else:

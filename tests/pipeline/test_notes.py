@@ -10,11 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from broker_pipeline import hadoop, notes, progress
+from broker_pipeline import progress
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.hadoop import Lease
-from broker_pipeline.notes import KEY, NO_KEY, Notes, put
 from broker_pipeline.progress import Progress
+from broker_pipeline.store import hadoop, notes
+from broker_pipeline.store.hadoop import Lease
+from broker_pipeline.store.notes import KEY, NO_KEY, Notes, put
 
 from tests.harness import until
 

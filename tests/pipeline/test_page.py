@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_pipeline.page import page
+from broker_pipeline.jobs.page import page
 
 
 def made(address: str, hours: int) -> dict:

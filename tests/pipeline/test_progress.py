@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from broker_pipeline import progress, rebuild, replay
+from broker_pipeline import progress
+from broker_pipeline.jobs import rebuild, replay
 
 from tests.harness import until
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from broker_pipeline.errors import PipelineError
+from broker_pipeline.log.ranges import Range, SlotInfo, between, capped, capped_at, earliest, latest, parse, splits
 from broker_pipeline.options import read_options
-from broker_pipeline.ranges import Range, SlotInfo, between, capped, capped_at, earliest, latest, parse, splits
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from broker_pipeline import rebuild as module
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.rebuild import rebuild, waiting
+from broker_pipeline.jobs import rebuild as module
+from broker_pipeline.jobs.rebuild import rebuild, waiting
 
 
 class FakeArchive:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.manifests import Archive
-from broker_pipeline.replay import Plan, archives, left, plan
+from broker_pipeline.jobs.replay import Plan, archives, left, plan
+from broker_pipeline.store.manifests import Archive
 
 
 def test_an_id_of_a_replay_stands_for_one_thing(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from broker_pipeline.log.ranges import Range, SlotInfo, between, latest
+from broker_pipeline.log.reads import LogReads
+from broker_pipeline.log.replicas import SlotReplica, spread
 from broker_pipeline.options import Access
-from broker_pipeline.ranges import Range, SlotInfo, between, latest
-from broker_pipeline.reads import LogReads
-from broker_pipeline.replicas import SlotReplica, spread
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from broker_pipeline import report as module
-from broker_pipeline.manifests import DataFile, State
-from broker_pipeline.report import GROWTH, Report, growth
+from broker_pipeline.jobs import report as module
+from broker_pipeline.jobs.report import GROWTH, Report, growth
+from broker_pipeline.store.manifests import DataFile, State
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

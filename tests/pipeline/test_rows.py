@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from broker_pipeline.rows import SCHEMA, TEXT, VIEW, arrow_schema, taken_table
-from broker_pipeline.taking import Taken
+from broker_pipeline.datasource.queue_consumer import Taken
+from broker_pipeline.datasource.rows import SCHEMA, TEXT, VIEW, arrow_schema, taken_table
 
 
 @pytest.mark.parametrize(("text", "view"), [(False, False), (True, False), (True, True)])

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pyspark", "4.1")
 
+from broker_pipeline.datasource.sink import write_options
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.sink import write_options
 
 GIVEN = {"url": "stomp://h:1", "destination": "/queue/a"}
 

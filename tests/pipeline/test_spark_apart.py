@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from broker_pipeline.manifests import Archive
 from broker_pipeline.session import java_home
+from broker_pipeline.store.manifests import Archive
 
 from tests.harness import Broker, free_ports, listens, until
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker_pipeline.manifests import Archive
-from broker_pipeline.page import page
+from broker_pipeline.jobs.page import page
+from broker_pipeline.store.manifests import Archive
 
 from tests.harness import Broker, Client, free_ports, listens, scratch, until
 

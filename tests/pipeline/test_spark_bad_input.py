@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from broker_pipeline.advice import cause
-from broker_pipeline.manifests import Archive, damaged
+from broker_pipeline.store.manifests import Archive, damaged
 
 from tests.harness import Broker, free_ports, listens, scratch, until
 from tests.harness.secrets import add_user

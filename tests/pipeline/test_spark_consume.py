@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_pipeline.consume import StampedeConsumer
+from broker_pipeline.datasource.consume import StampedeConsumer
+from broker_pipeline.datasource.queue_consumer import INLINE_BYTES
 from broker_pipeline.errors import PipelineError
 from broker_pipeline.options import consume_options
-from broker_pipeline.taking import INLINE_BYTES
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tests.harness import Broker, Client, scratch, until
@@ -76,7 +76,7 @@ class Query:
 
     def crash(self) -> None:
         """As if its process was killed: no word to the broker, and the lock is gone."""
-        if (taker := self.reader._taker) is not None:
+        if (taker := self.reader._queue_consumer) is not None:
             taker._do(taker._close())
         if self.reader._ahead is not None:
             self.reader._ahead.close()

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_pipeline.datasource.records import Decoder
+from broker_pipeline.log.ranges import Range
+from broker_pipeline.log.reads import LogReads
 from broker_pipeline.options import Access
-from broker_pipeline.ranges import Range
-from broker_pipeline.reads import LogReads
-from broker_pipeline.records import Decoder
 
 from tests.harness import Broker, Client, free_ports, listens, until
 from tests.harness.reads import LogReader

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from broker_pipeline import sending
+from broker_pipeline.datasource import sending
+from broker_pipeline.datasource.sending import Sending, packed, send, unpacked
+from broker_pipeline.datasource.sink import write_options
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.sending import Sending, packed, send, unpacked
-from broker_pipeline.sink import write_options
 
 from tests.harness import Broker, Client, scratch
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from broker_pipeline.datasource.source import StampedeReader
 from broker_pipeline.errors import PipelineError
 from broker_pipeline.options import read_options
-from broker_pipeline.source import StampedeReader
 from pyspark.sql.datasource import EqualTo, In
 
 from tests.harness import Broker, Client, scratch

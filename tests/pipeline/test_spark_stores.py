@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.manifests import Archive
-from broker_pipeline.notes import KEY
-from broker_pipeline.stores import LocalStore, remote, store
+from broker_pipeline.store.manifests import Archive
+from broker_pipeline.store.notes import KEY
+from broker_pipeline.store.stores import LocalStore, remote, store
 
 from tests.harness import Broker, free_ports, listens, until
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from broker_pipeline.archive import _items_of_a_task
+from broker_pipeline.jobs.archive import _items_of_a_task
 
 
 @pytest.mark.parametrize(

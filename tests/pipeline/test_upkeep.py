@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.manifests import Archive, DataFile
-from broker_pipeline.upkeep import retain
+from broker_pipeline.jobs.upkeep import retain
+from broker_pipeline.store.manifests import Archive, DataFile
 
 
 def file(date: str, nbytes: int, name: str = "x") -> DataFile:

@@ -31,7 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "pipeline"), str(ROOT / "operator")]
 
-from broker_pipeline.manifests import Archive  # noqa: E402
+from broker_pipeline.store.manifests import Archive  # noqa: E402
 
 from broker.client import Client as Connection  # noqa: E402
 from broker.client import ClientError, connect  # noqa: E402

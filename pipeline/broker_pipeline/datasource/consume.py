@@ -1,7 +1,7 @@
 """Consume mode: `spark.readStream.format("stampede").option("mode", "consume")` takes messages out of a queue.
 
-A batch is written ahead (ahead.py) before Spark hears of it, and its messages are acknowledged when Spark says that it
-has committed it. Whatever is killed meanwhile: Spark plays the batch again from the same file, or the broker gives the
+A batch is written (batch_log.py) before Spark hears of it; its messages are acknowledged when Spark says that it has
+committed it. Whatever is killed meanwhile: Spark plays the batch again from the same file, or the broker gives the
 messages again and they are known.
 
 Rule: nothing is acknowledged before Spark has committed it, nor because of anything else.
@@ -15,10 +15,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from . import ahead
-from .options import ConsumeOptions
+from ..options import ConsumeOptions
+from . import batch_log
+from .queue_consumer import QueueConsumer
 from .rows import taken_table
-from .taking import Taker
 
 WAIT_S = 0.5
 """For a first message, while the stream has nothing to do."""
@@ -36,24 +36,24 @@ class StampedeConsumer(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ConsumeOptions) -> None:
         self.options = options
-        self._ahead: ahead.Ahead | None = None
-        self._taker: Taker | None = None
+        self._ahead: batch_log.BatchLog | None = None
+        self._queue_consumer: QueueConsumer | None = None
         self._wait_s = WAIT_S
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options, "_ahead": None, "_taker": None, "_wait_s": WAIT_S}
+        return {"options": self.options, "_ahead": None, "_queue_consumer": None, "_wait_s": WAIT_S}
 
-    def _batches(self) -> ahead.Ahead:
+    def _batches(self) -> batch_log.BatchLog:
         if self._ahead is None:
-            made = ahead.Ahead(self.options.ahead, self.options.place)
+            made = batch_log.BatchLog(self.options.ahead, self.options.place)
             made.open()
             self._ahead = made
         return self._ahead
 
-    def _consumer(self) -> Taker:
-        if self._taker is None:
-            self._taker = Taker(self.options, self._batches())
-        return self._taker
+    def _consumer(self) -> QueueConsumer:
+        if self._queue_consumer is None:
+            self._queue_consumer = QueueConsumer(self.options, self._batches())
+        return self._queue_consumer
 
     def initialOffset(self) -> dict[str, Any]:
         return self._batches().offset(0)
@@ -80,16 +80,16 @@ class StampedeConsumer(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         batches = self._batches()
         found: list[InputPartition] = []
-        step = max(self.options.split_rows // ahead.PIECE_ROWS, 1)
+        step = max(self.options.split_rows // batch_log.PIECE_ROWS, 1)
         for path in batches.paths(batches.number(start), batches.number(end)):
-            count = ahead.pieces(path)
+            count = batch_log.pieces(path)
             found += [Piece(path, at, min(at + step, count)) for at in range(0, count, step)]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if partition.value is None:
             return iter(())
-        return ahead.part(*partition.value)
+        return batch_log.part(*partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._committed(self._batches().number(end))
@@ -104,9 +104,9 @@ class StampedeConsumer(DataSourceStreamReader, SupportsTriggerAvailableNow):
             batches.tidy()
 
     def stop(self) -> None:
-        if self._taker is not None:
-            self._taker.close()
-            self._taker = None
+        if self._queue_consumer is not None:
+            self._queue_consumer.close()
+            self._queue_consumer = None
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None

@@ -13,9 +13,9 @@ import json
 import re
 from typing import Any, Final
 
-from .errors import PipelineError
-from .manifests import Archive
-from .progress import Say, tasks
+from ..errors import PipelineError
+from ..progress import Say, tasks
+from ..store.manifests import Archive
 from .replay import ORDER, left, put_rows
 
 _WAITING: Final = """

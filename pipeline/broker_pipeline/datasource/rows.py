@@ -102,7 +102,7 @@ def columns(schema: Any, values: list[Any], blocks: list[Any], **given: Any) -> 
 
 
 def taken_table(taken: list[Any], text: bool) -> Any:
-    """Messages of consume mode (taking.Taken). Positions in the log are not known to a consumer: null."""
+    """Messages of consume mode (queue_consumer.Taken). Positions in the log are not known to a consumer: null."""
     import pyarrow as pa
 
     schema = arrow_schema(text)

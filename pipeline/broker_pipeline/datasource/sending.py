@@ -19,9 +19,9 @@ from typing import Any, Final
 from broker.client import Client, ClientError, ConnectionLost, Pipeline, ServerError, connect
 from broker.seams.files import read_whole
 
-from .errors import PipelineError
-from .notes import put
-from .options import LOGIN_FAILED, NO_LOGIN, context
+from ..errors import PipelineError
+from ..options import LOGIN_FAILED, NO_LOGIN, context
+from ..store.notes import put
 
 CHUNK_ROWS: Final = 500
 CHUNK_BYTES: Final = 1 << 20

@@ -15,14 +15,14 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .errors import PipelineError
-from .manifests import Archive, State
-from .notes import Notes
-from .options import access, lowered
-from .progress import Progress, Say, tasks
-from .ranges import Offsets, earliest, latest
-from .reads import LogReads
-from .stores import Lock
+from ..errors import PipelineError
+from ..log.ranges import Offsets, earliest, latest
+from ..log.reads import LogReads
+from ..options import access, lowered
+from ..progress import Progress, Say, tasks
+from ..store.manifests import Archive, State
+from ..store.notes import Notes
+from ..store.stores import Lock
 
 ORDER = ("slot", "offset", "index")
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from broker.seams.clock import SystemClock
 
+from ..progress import Progress, Say, tasks
+from ..store.manifests import Archive, DataFile, Manifest, State
+from ..store.stores import Lock
 from .archive import stage
-from .manifests import Archive, DataFile, Manifest, State
-from .progress import Progress, Say, tasks
-from .stores import Lock
 
 
 def _next(state: State, kind: str, adds: Iterable[DataFile], removes: Iterable[str]) -> Manifest:

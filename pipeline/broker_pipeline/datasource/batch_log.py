@@ -23,8 +23,8 @@ from broker.core.strict_numbers import natural
 from broker.seams.entropy import token
 from broker.seams.files import OsFile, OsFiles, read_whole
 
-from .errors import PipelineError
-from .files import remove, write_pieces
+from ..errors import PipelineError
+from ..store.files import remove, write_pieces
 
 MOST_OWED: Final = 1_000_000
 """Ids of messages that never came again: somebody else has taken them, or their acknowledgement had arrived after all.
@@ -33,7 +33,7 @@ PIECE_ROWS: Final = 5_000
 """Rows that a task can begin at."""
 
 
-class Ahead:
+class BatchLog:
     """A folder, for one query at a time. `open` before anything else; only the driver does."""
 
     def __init__(self, folder: str, source: str) -> None:

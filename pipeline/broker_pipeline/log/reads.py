@@ -19,8 +19,8 @@ from broker.core.strict_numbers import natural
 from broker.rpc.v1 import log_reads_pb2 as pb
 from broker.seams.clock import SystemClock
 
-from .errors import PipelineError
-from .options import Access
+from ..errors import PipelineError
+from ..options import Access
 from .ranges import Range, SlotInfo
 from .replicas import Described, another
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from broker.seams.clock import SystemClock
 
-from .errors import PipelineError
-from .files import write_pieces
-from .manifests import Archive, State
+from ..errors import PipelineError
+from ..progress import Progress, Say, tasks
+from ..store.files import write_pieces
+from ..store.manifests import Archive, State
 from .page import page
-from .progress import Progress, Say, tasks
 
 _HOURS: Final = """
     select address, date_format(ts, 'yyyy-MM-dd HH:00') as hour, count(*) as messages, sum(size) as bytes,

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import token
 
-from .errors import PipelineError
+from ..errors import PipelineError
 
 LEASE_MS: Final = 15 * 60 * 1000
 """Without a sign of life for so long, a run that wrote this archive is taken to be dead."""

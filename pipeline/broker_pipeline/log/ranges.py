@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from .errors import PipelineError
+from ..errors import PipelineError
 
 Offsets = dict[str, dict[str, int]]
 """As in Spark's checkpoints and our manifests."""

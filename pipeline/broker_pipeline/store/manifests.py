@@ -26,10 +26,10 @@ from typing import Any, Final
 from broker.seams.entropy import token
 from broker.seams.files import OsFiles, read_whole
 
-from .errors import PipelineError
+from ..errors import PipelineError
+from ..log.ranges import Offsets
+from ..progress import Progress, Say
 from .files import move, remove, sync_file, write_pieces
-from .progress import Progress, Say
-from .ranges import Offsets
 from .stores import Lock, Store, store
 
 _MESSAGES: Final = re.compile("/(_view=)?messages/")

@@ -22,9 +22,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from broker.seams.entropy import token
 
-from .errors import PipelineError
-from .notes import KEY
-from .options import ca_file, lowered, stomp_url
+from ..errors import PipelineError
+from ..options import ca_file, lowered, stomp_url
+from ..store.notes import KEY
 from .sending import Sending, WriteOptions, packed, send, unpacked
 
 

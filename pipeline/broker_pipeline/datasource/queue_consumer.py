@@ -3,7 +3,7 @@
 It runs in a thread of its own, so that heart-beats go on while Spark computes. A lost connection is opened again; what
 was not acknowledged comes again then, by other names of delivery and the same names of messages.
 
-Rule: acknowledges what `Ahead` owes, nothing else; takes no message into two batches.
+Rule: acknowledges what `BatchLog` owes, nothing else; takes no message into two batches.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from broker.client import Client, ClientError, ConnectFailed, Message, ServerErr
 from broker.core.strict_numbers import natural
 from broker.seams.clock import SystemClock
 
-from .ahead import Ahead
-from .errors import PipelineError
-from .options import LOGIN_FAILED, NO_LOGIN, ConsumeOptions, context
+from ..errors import PipelineError
+from ..options import LOGIN_FAILED, NO_LOGIN, ConsumeOptions, context
+from .batch_log import BatchLog
 
 _T = TypeVar("_T")
 
@@ -58,10 +58,10 @@ class Taken:
     address: str
 
 
-class Taker:
+class QueueConsumer:
     """`take` and `settle` are called by one thread; both return when they are done. Raises PipelineError."""
 
-    def __init__(self, options: ConsumeOptions, ahead: Ahead) -> None:
+    def __init__(self, options: ConsumeOptions, ahead: BatchLog) -> None:
         self._options = options
         self._ahead = ahead
         self._clock = SystemClock()

@@ -22,9 +22,9 @@ import grpc
 
 from broker.seams.entropy import token
 
-from .errors import PipelineError
+from ..errors import PipelineError
+from ..progress import Progress
 from .manifests import Archive
-from .progress import Progress
 from .stores import Lock
 
 KEY: Final = "spark.stampede.notes.secret"

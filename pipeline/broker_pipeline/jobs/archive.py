@@ -19,14 +19,14 @@ from urllib.parse import quote
 
 from broker.seams.clock import SystemClock
 
-from .advice import LOST_WORKER, lost_worker
-from .errors import PipelineError
-from .hadoop import HadoopStore
-from .manifests import Archive, DataFile, Manifest, State
-from .options import access, lowered
-from .progress import Progress, Say, tasks
-from .ranges import Offsets, Range, SlotInfo, capped_at, earliest
-from .reads import LogReads
+from ..advice import LOST_WORKER, lost_worker
+from ..errors import PipelineError
+from ..log.ranges import Offsets, Range, SlotInfo, capped_at, earliest
+from ..log.reads import LogReads
+from ..options import access, lowered
+from ..progress import Progress, Say, tasks
+from ..store.hadoop import HadoopStore
+from ..store.manifests import Archive, DataFile, Manifest, State
 
 VIEWS: Final = ("messages", "events")
 ROUND_ITEMS: Final = 2_000_000

@@ -25,13 +25,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from broker.core.strict_numbers import natural
 
+from ..errors import PipelineError
+from ..log.ranges import Offsets, Range, SlotInfo, Split, at, between, capped, earliest, latest, parse
+from ..log.reads import LogReads
+from ..log.replicas import Described
+from ..options import ReadOptions, consume_options, consumes, read_options
 from .consume import StampedeConsumer
-from .errors import PipelineError
-from .options import ReadOptions, consume_options, consumes, read_options
-from .ranges import Offsets, Range, SlotInfo, Split, at, between, capped, earliest, latest, parse
-from .reads import LogReads
 from .records import Decoder
-from .replicas import Described
 from .rows import SCHEMA, TEXT, VIEW
 from .sink import StampedeStreamWriter, StampedeWriter, write_options
 
@@ -120,7 +120,7 @@ def _large(
     name = f"{message}.body"
     path = os.path.join(where, name)
     if not os.path.exists(path):
-        from .files import write_pieces
+        from ..store.files import write_pieces
 
         write_pieces(path, reads.body(part, offset, reference))
     return None, f"bodies/{name}"

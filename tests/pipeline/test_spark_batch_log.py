@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from broker_pipeline import ahead
-from broker_pipeline.ahead import Ahead
+from broker_pipeline.datasource import batch_log
+from broker_pipeline.datasource.batch_log import BatchLog
+from broker_pipeline.datasource.queue_consumer import Taken
+from broker_pipeline.datasource.rows import taken_table
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.rows import taken_table
-from broker_pipeline.taking import Taken
 
 
 def table(*ids: int) -> object:
@@ -19,8 +19,8 @@ def table(*ids: int) -> object:
     )
 
 
-def opened(folder: Path, source: str = "/queue/a of b:1") -> Ahead:
-    batches = Ahead(str(folder), source)
+def opened(folder: Path, source: str = "/queue/a of b:1") -> BatchLog:
+    batches = BatchLog(str(folder), source)
     batches.open()
     return batches
 
@@ -28,12 +28,12 @@ def opened(folder: Path, source: str = "/queue/a of b:1") -> Ahead:
 def test_a_batch_is_the_same_after_a_restart_until_it_is_committed_and_acknowledged(tmp_path: Path) -> None:
     batches = opened(tmp_path)
     assert (batches.write(table(1, 2)), batches.write(table(3))) == (1, 2)
-    written = ahead.read(batches.path(1))
+    written = batch_log.read(batches.path(1))
     batches.close()
 
     again = opened(tmp_path)
     assert again.id == batches.id and again.newest == 2 and again.pending == {"7-1": 1, "7-2": 1, "7-3": 2}
-    assert ahead.read(again.path(1)).equals(written) and again.paths(0, 2) == [again.path(1), again.path(2)]
+    assert batch_log.read(again.path(1)).equals(written) and again.paths(0, 2) == [again.path(1), again.path(2)]
     again.commit(1)
     assert again.pending == {"7-3": 2} and again.owed == {"7-1": 1, "7-2": 1}
     again.acknowledged(["7-1"])
@@ -64,7 +64,7 @@ def test_killed_between_the_commit_and_the_acknowledgement(tmp_path: Path) -> No
 
 
 def test_who_is_owed_for_ever_is_forgotten_at_a_bound_the_oldest_first(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(ahead, "MOST_OWED", 3)
+    monkeypatch.setattr(batch_log, "MOST_OWED", 3)
     batches = opened(tmp_path)
     for first in (1, 3, 5):
         batches.commit(batches.write(table(first, first + 1)))
@@ -74,11 +74,11 @@ def test_who_is_owed_for_ever_is_forgotten_at_a_bound_the_oldest_first(tmp_path:
 
 
 def test_parts_of_a_batch_are_all_of_it(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(ahead, "PIECE_ROWS", 3)
+    monkeypatch.setattr(batch_log, "PIECE_ROWS", 3)
     batches = opened(tmp_path)
     batches.write(table(*range(10)))
-    count = ahead.pieces(batches.path(1))
-    found = [id for at in range(count) for part in ahead.part(batches.path(1), at, at + 1)
+    count = batch_log.pieces(batches.path(1))
+    found = [id for at in range(count) for part in batch_log.part(batches.path(1), at, at + 1)
              for id in part.column("message_id").to_pylist()]  # fmt: skip
     assert count == 4 and found == [f"7-{n}" for n in range(10)]
 
@@ -103,7 +103,7 @@ def test_what_does_not_belong_together_is_refused_with_what_to_do(tmp_path: Path
         opened(tmp_path / "file")
     (tmp_path / "one/000000000001.arrow").write_bytes(b"no batch")
     with pytest.raises(PipelineError, match="driver and all workers"):
-        list(ahead.part(str(tmp_path / "one/000000000001.arrow"), 0, 1))
+        list(batch_log.part(str(tmp_path / "one/000000000001.arrow"), 0, 1))
 
 
 def test_a_full_disk_names_the_folder_and_leaves_no_batch(tmp_path: Path, monkeypatch) -> None:
@@ -112,7 +112,7 @@ def test_a_full_disk_names_the_folder_and_leaves_no_batch(tmp_path: Path, monkey
     def full(path: str, pieces: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(ahead, "write_pieces", full)
+    monkeypatch.setattr(batch_log, "write_pieces", full)
     with pytest.raises(PipelineError, match="make room"):
         batches.write(table(1))
     assert batches.newest == 0 and not batches.pending

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_pipeline import taking
+from broker_pipeline.datasource import queue_consumer
+from broker_pipeline.datasource.queue_consumer import ACKS, QueueConsumer
 from broker_pipeline.errors import PipelineError
 from broker_pipeline.options import LOGIN_FAILED, ConsumeOptions
-from broker_pipeline.taking import ACKS, Taker
 
 from broker.client import ConnectFailed, ConnectionLost, ServerError
 
@@ -20,7 +20,7 @@ def written(path: str, data: bytes) -> None:
     Path(path).write_bytes(data)
 
 
-class Ahead:
+class BatchLog:
     def __init__(self) -> None:
         self.pending: dict[str, int] = {}
         self.owed: dict[str, int] = {}
@@ -116,16 +116,16 @@ def world(monkeypatch, tmp_path):
 
     class World:
         def __init__(self) -> None:
-            self.broker, self.ahead = Broker(), Ahead()
-            self.made: list[Taker] = []
+            self.broker, self.ahead = Broker(), BatchLog()
+            self.made: list[QueueConsumer] = []
             self.folder = tmp_path / "bodies"
 
-        def taker(self, **options: Any) -> Taker:
+        def taker(self, **options: Any) -> QueueConsumer:
             given = ConsumeOptions(url="stomp://ada:x@broker:61613", destination="/queue/jobs", ahead="", **options)
-            self.made.append(Taker(given, self.ahead))  # type: ignore[arg-type]
+            self.made.append(QueueConsumer(given, self.ahead))  # type: ignore[arg-type]
             return self.made[-1]
 
-        def take(self, taker: Taker, most: int = 100) -> list[str]:
+        def take(self, taker: QueueConsumer, most: int = 100) -> list[str]:
             """Ids of a batch, which are pending from then on."""
             found = [each.id for each in taker.take(most, 0.0)]
             self.ahead.pending |= dict.fromkeys(found, 1)
@@ -137,8 +137,8 @@ def world(monkeypatch, tmp_path):
                 self.ahead.owed[id] = 1
 
     made = World()
-    monkeypatch.setattr(taking, "connect", made.broker.connect)
-    monkeypatch.setattr(taking, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(queue_consumer, "connect", made.broker.connect)
+    monkeypatch.setattr(queue_consumer, "_PAUSE_S", 0.001)
     yield made
     for taker in made.made:
         taker.close()
@@ -176,7 +176,7 @@ def test_a_batch_ends_where_it_is_full(world):
 
 
 def test_bodies_of_a_batch_fit_into_memory(world, monkeypatch):
-    monkeypatch.setattr(taking, "BATCH_BYTES", 10)
+    monkeypatch.setattr(queue_consumer, "BATCH_BYTES", 10)
     world.broker.coming = [Message(n, b"x" * 6) for n in range(5)]
     assert len(world.take(world.taker())) == 2
 
@@ -222,7 +222,7 @@ def test_a_broker_that_does_not_name_messages_is_refused(world):
 
 
 def test_a_large_body_is_a_value_as_long_as_it_fits(world, monkeypatch):
-    monkeypatch.setattr(taking, "INLINE_BYTES", 10)
+    monkeypatch.setattr(queue_consumer, "INLINE_BYTES", 10)
     world.broker.coming = [Message(1, b"x" * 10, large=True), Message(2, b"x" * 11, large=True)]
     taker = world.taker()
     assert taker.take(1, 0.0)[0].body == b"x" * 10
@@ -322,7 +322,7 @@ def test_a_broker_that_says_no_is_not_asked_again(world, code, advised):
     world.broker.refusals = [ServerError(code, "no")] * 2
     with pytest.raises(PipelineError) as caught:
         world.taker().take(1, 0.0)
-    assert caught.value.code == code and (taking.NO_LOGIN in str(caught.value)) is advised
+    assert caught.value.code == code and (queue_consumer.NO_LOGIN in str(caught.value)) is advised
     assert len(world.broker.refusals) == 1
 
 

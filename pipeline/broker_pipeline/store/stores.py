@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from broker.seams.files import OsFile, OsFiles, read_whole
 
-from .errors import PipelineError
+from ..errors import PipelineError
 from .files import remove, write_pieces
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/")

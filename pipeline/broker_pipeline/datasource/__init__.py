@@ -1,0 +1,1 @@
+"""`format("stampede")`: what Spark reads and writes, rows and batches of it."""

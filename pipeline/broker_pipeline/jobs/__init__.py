@@ -1,0 +1,1 @@
+"""What a command of stampede-pipeline does: archive, report, replay, rebuild, and upkeep of an archive."""

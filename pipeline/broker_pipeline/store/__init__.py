@@ -1,0 +1,1 @@
+"""Where an archive lies, and which of its files count."""
