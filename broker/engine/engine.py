@@ -5,6 +5,19 @@ This file is the table of who does what: subscribe.py, publishing/ (numbered.py 
 clusters prepared.py, reattach.py and tx_decisions.py.
 """
 
+# Example. Queue "orders" exists and is empty, consumer 7 of session 2 has credit; session 1 sends two durable messages
+# with one receipt (seq 5).
+#     turn 2   handle(Publish)   they become 1 and 2 of "orders" and wait at its gate. turn.appends: MetaRecord "ids"
+#                                (numbers to 1,048,578 may be in use, where a restart goes on) and one RunRecord
+#              flush             nothing: `pending` has the run, and the receipt behind it
+#     turn 4   release(2)        the log has turn 2. turn.effects: Done(1, 5); the run enters its queue
+#              flush             Deliver(7, run of 1 and 2). No record more: the RunRecord already said `dispatched`,
+#                                since a consumer was waiting when it was written (watermark.py)
+#     turn 5   handle(Settle)    ids 1 and 2 leave the consumer's ledger. turn.appends: SettleRecord of the span (1, 2);
+#                                its receipt waits for turn 5 as the other one did for turn 2
+# Had the Settle come in turn 3, when 7 held nothing: Refused(2, 6, NO_SUCH_DELIVERY, "message 1 is not held …") in
+# turn.effects, no record, and no state has changed. Only a defect raises out of handle().
+
 from __future__ import annotations
 
 import sys

@@ -161,14 +161,14 @@ def test_a_participant_forgets_what_was_decided(monkeypatch):
 
 
 def test_the_link_forgets_when_a_message_is_due(monkeypatch):
-    original = command_codec.TAKE["publish"]
+    original = command_codec.READ["publish"]
 
     def publish(message, token):
         command = original(message, token)
         command.run.due = 0
         return command
 
-    monkeypatch.setitem(command_codec.TAKE, "publish", publish)
+    monkeypatch.setitem(command_codec.READ, "publish", publish)
     assert found_by("early", trait="scheduled") is not None
 
 

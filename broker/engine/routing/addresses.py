@@ -3,6 +3,17 @@
 Rule: changes and records; what may be had is decided in routing.py. Must not know what is in a queue.
 """
 
+# Example. A SEND goes to queue orders, session 8 subscribes to topic news, then ada does as ada.news, durably.
+#     SEND        address orders, and queue 1 of the same name. Recorded: "queue" 1, in front of the message
+#     SUBSCRIBE   address news, and queue 2, `news::1` by the consumer's number. It dies with its only consumer, so
+#                 nothing of it is recorded (`tied`)
+#     SUBSCRIBE   queue 3, `ada.news`, also in `slot.subscriptions`. Recorded: "queue" 3
+#     a message   of news goes to 2 and 3: one run, and a record that names queue 3
+#     session 8   ends: queue 2 goes, news stays for the sake of 3
+#     UNSUBSCRIBE by ada: 3 goes, and with it news. Recorded: all of 3 is settled, 1 to the last id (why: ended, or
+#                 purged if something waited), then "unqueue" 3. In this order: a restart between the two finds an empty
+#                 queue, never messages of a queue that is not there
+
 from __future__ import annotations
 
 from broker.core.address import Routing

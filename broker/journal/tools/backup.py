@@ -5,11 +5,21 @@ Nobody is asked, and nobody waits (docs/adr/0011-backup.md has the proof):
 2. All segments are opened, again and again until none of a listing was gone by then: an open file stays readable when
    compaction removes its name. What had been freed before that is listed out in front of every position to come.
 3. The end of the last segment is read: the last whole batch there is the position.
-4. The log up to there is replayed by the books of recovery, which checks every byte and says which large bodies live.
+4. The log up to there is replayed as at recovery, which checks every byte and says which large bodies live.
 5. Those are copied, and bodies may be removed again; then the segments, the last one cut at the position.
 
 Rule: reads only, whatever it finds; what it cannot copy is said, or fails by name. Must not know where copies go.
 """
+
+# Example. Segments 5, 6 and 7 are there, each of 4,096 bytes here; the broker writes into 7 and compaction frees 5.
+#     round 1    listed: 5, 6, 7. Opening 5 fails, it has just gone; 6 and 7 are open
+#     round 2    listed: 6, 7, and 8, which was begun meanwhile. All are open, so all three existed at one moment
+#     position   8 has its header (64 bytes) and no whole batch: it says nothing and is left out. In 7 the last whole
+#                batch ends at 975: that is the position, (7, 975). What stands behind it may be half a batch
+#     replay     6 and 7 up to there. Its live index says: message 3 with body c1 lives, body c0 is of nobody
+#     copied     blobs/c1, identity, 6, then 7: its first 975 bytes, rounded up with zeros to a page, under a header
+#                that says so; backup.json last, with the position and the size of each file
+# A restart from the copy finds what one would have found here, had the power failed when 975 was the end.
 
 from __future__ import annotations
 
@@ -178,14 +188,14 @@ class _Backup:
         # that still holds messages alive at the end that was found.
         numbers, taken = self._open_segments(now_ms)
         end = self._freeze(numbers)
-        books = LiveIndex()
-        appender = Appender(books, self._store.disk_id, self._store.settings.segment_bytes)
-        scan = RecoveryScan(self._store, books, appender, watch=lambda share: self._pace(0))
+        live = LiveIndex()
+        appender = Appender(live, self._store.disk_id, self._store.settings.segment_bytes)
+        scan = RecoveryScan(self._store, live, appender, watch=lambda share: self._pace(0))
         scan.run(numbers)
         needed = [number for number in numbers if number not in scan.surplus]
         for number in scan.surplus:
             self._store.drop(number)
-        bodies = self._bodies(sorted(books.blobs))
+        bodies = self._bodies(sorted(live.blobs))
         self._target.begin(sum(bodies.values()) + sum(self._store.held[number].size() for number in needed))
         for id, size in bodies.items():
             self._body(id, size)
@@ -197,7 +207,7 @@ class _Backup:
             self._segment(number)
         statement = Statement(
             disk=self._store.disk_id.hex(), segment=end >> 32, offset=end & 0xFFFFFFFF, batch=appender.number,
-            taken_ms=taken, messages=sum(book.live for book in books.segments.values()),
+            taken_ms=taken, messages=sum(book.live for book in live.segments.values()),
             slots={slot: appender.logs.last(slot) for slot in sorted(scan.recovered.slots)}, files=self._written,
             lost=self._lost,
         )  # fmt: skip

@@ -4,6 +4,15 @@ Rule: works only on a folder no broker holds; verify and dump change nothing; re
 to, after keeping a copy. Must not know command lines: it takes paths and returns lines or dicts.
 """
 
+# Example. A bit of message 2 has flipped on the disk, in batch 3 of segment 1: a RUN (its message) and a SETTLE.
+#     verify    "0000000000000001.log: damaged record at offset 507". Batch 4 behind it is whole, so these bytes were
+#               synced once: damage, and not the torn end of the last write. The broker refuses to start
+#     dump      a row for each record; of batch 3 none from 507 on. Behind the last batch {"offset": 507, "error": …}
+#     repair    1:507. The damaged record is 102 bytes long, and behind it a chain of good ones begins at 609 (the
+#               SETTLE). So a VOID of 102 bytes is written over it, and the batch's header anew; no other byte moves,
+#               since positions of records are what others hold. The segment as it was stays as …log.broken
+#     verify    whole. Message 2 is lost; message 1, whose SETTLE this was, stays settled
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -105,7 +114,7 @@ def verify(files: Files, folder: str) -> Report:
                 if before is not None and segment is not None:
                     _verify_joint(before, segment, report)
                 before = segment
-            # The books stop at the first damage, and bytes that are damaged have been reported by then.
+            # The scan stops at the first damage, and bytes that are damaged have been reported by then.
             if report.ok:
                 _verify_whole(store, numbers, report)
     except CorruptJournal as error:
@@ -159,8 +168,8 @@ def _last_batch(segment: Segment) -> int:
 
 def _verify_whole(store: Store, numbers: list[int], report: Report) -> None:
     """What only shows when the log is read as one: missing segments, missing batches, missing bodies."""
-    books = LiveIndex()
-    scan = RecoveryScan(store, books, Appender(books, store.disk_id, store.settings.segment_bytes))
+    live_index = LiveIndex()
+    scan = RecoveryScan(store, live_index, Appender(live_index, store.disk_id, store.settings.segment_bytes))
     scan.run(numbers)
     bodies: dict[int, Blob] = {}
     runs = 0
@@ -168,9 +177,9 @@ def _verify_whole(store: Store, numbers: list[int], report: Report) -> None:
         runs += 1
         if record.run.blob is not None:
             bodies[record.run.blob.id] = record.run.blob
-    live = sum(book.live for book in books.segments.values())
+    live = sum(book.live for book in live_index.segments.values())
     found = set(store.files.listdir(store.path("blobs")))
-    for ref in books.blobs.values():
+    for ref in live_index.blobs.values():
         if not ref.refs:
             continue
         if f"{ref.id:016x}" not in found:

@@ -1,6 +1,6 @@
 """A way out of every damaged folder: what of it is readable goes to a new one, and what is lost is said.
 
-The log is replayed as at a start, by the same books, over whatever the wreck gives; losses are noted, not refused.
+The log is replayed as at a start, by the same code, over whatever the wreck gives; losses are noted, not refused.
 Which records are missing is known by their lsns (no gaps within a slot), whose they were sometimes
 by what is left of them. Lost acknowledgements bring their messages back; lost messages are lost.
 
@@ -8,6 +8,17 @@ Rule: the old folder is not touched. Nothing is left out in silence: every byte 
 segment, number, body or queue has its line. Of small state it knows names and numbers of queues, and where numbering
 goes on.
 """
+
+# Example. As in inspect.py: a damaged RUN at offset 507 of segment 1, and the record that made queue 1 is lost as well.
+#     scan        goes on behind each damaged place. Slot 1's items end with lsn 2 and go on with 4: lsn 3 is missing,
+#                 and between the two something is hurt, so it counts as lost. Without damage there: freed, and right
+#     remnants    the head of what is at 507 still adds up to a RUN: "messages 2–2"
+#     queues      message 3 says that it is in queue 1, of which nothing tells more. Alone in it, and its address has no
+#                 queue of its name: so it was most likely that one, and this is said as a note
+#     new folder  message 3, the queue, and a next id of 3 + 1 + 1,048,576: lost records may have given out some, and
+#                 consumers may hold them
+#     told        kept: 1 message. LOST: the record (102 bytes), message 2, lsn 3 of slot 1. What was acknowledged in
+#                 lost records comes again
 
 from __future__ import annotations
 

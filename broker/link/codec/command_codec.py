@@ -4,6 +4,15 @@ Rule: what is read is checked before anything is done with it, and gets the edge
 of an edge stand behind its token. Must not know streams nor what commands mean.
 """
 
+# Example. Session 7 of the edge with token 0xabc sends "hi" to queue orders of slot 3, its 21st command there.
+#     at the edge    Publish(slot=3, session=7, seq=21 << 8 | 3, dedup=(0xabc, 21), …): a command object
+#     on the wire    43 bytes: slot 3, session 7, seq 5379, "orders", routing 1, the run, create, dedup: true. Not the
+#                    token, which the owner knows by the stream, nor 21, which is in seq
+#     at the owner   session 0xabc << 40 | 7, dedup (0xabc, 21). No edge can name what belongs to another one
+# A Settle with outcome 99, of a newer edge: Unknown(slot 3, session, seq, "outcome 99"), which is refused by name, and
+# the stream goes on. Slot 300, or a session of more than 40 bits: ProtocolViolation, which ends the stream, and none of
+# the commands beside it happens.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -229,7 +238,7 @@ def read_commands(up: pb.Up, token: int) -> list[LinkCommand | Unknown]:
             raise malformed("an unknown kind of command")
         message = getattr(command, kind)
         try:
-            commands.append(TAKE[kind](message, token))
+            commands.append(READ[kind](message, token))
         except (IndexError, KeyError) as error:
             # Two kinds of wrong: a newer edge uses a word that this release lacks, which concerns one request; or
             # garbage, which ends the stream.
@@ -433,7 +442,7 @@ def _open(message: pb.Open, token: int) -> Open:
     return Open(check_slot(message.slot), message.epoch, message.told, message.opening)
 
 
-TAKE: dict[str, Callable[[Any, int], LinkCommand]] = {
+READ: dict[str, Callable[[Any, int], LinkCommand]] = {
     "publish": _publish,
     "settle": _settle,
     "grant": _grant,

@@ -8,6 +8,16 @@ Rule: both ends are of one release, so nothing is ever added here with care; all
 effect_codec.py: what is read is checked before anything of it is used.
 """
 
+# Example. The Publish of command_codec.py's head, in batch 7:
+#     7a 2c            field 15, 44 bytes of MessagePack follow
+#     91               an array of one command
+#     9c 00 03 07 cd1503 a6"orders" 01 c0 c3 c3 00 00   Publish, slot 3, session 7, seq 5379, address, ANYCAST, no
+#                      queue, create, dedup, neither ttl nor delay; then its run:
+#     9b c404"k:v␊" 91 c404"␊hi␀" 01 04 00 00 00 00 00 c0 c0   lines, one record, DURABLE, priority 4, no ids yet
+#     08 07            protobuf again: Up.batch = 7
+# No shorter than protobuf's form: what it saves is the objects. A run of messages 4 and 5 that goes to consumers 8
+# and 9 stands in Down once (first 4), with [0, [8, 9], [0, 0], [14, 14]]: deliveries of run 0, at 14 bytes of credit.
+
 from __future__ import annotations
 
 from collections.abc import Sequence

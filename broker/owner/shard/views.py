@@ -5,6 +5,16 @@ pieces of microseconds. Reads engines and changes nothing (who may keep no more 
 what is kept, and is handed on). Must not know who asks, nor what he may see: filters come with the question.
 """
 
+# Example. Slots 7 and 9 are led here; orders.a and bills are in 7, orders.b and orders.c in 9. A user who may see
+# `orders.#` only asks for queues by name, two of them.
+#     question   {"kind": "queues", "sort": "name", "limit": 2, "may": [["orders.#", true], ["#", false]]}
+#     per slot   the two best that pass the filters: orders.a of 7; orders.b and orders.c of 9. Both are kept, so that
+#                a question that comes again looks only at slots in which something has happened (listing_cache.py)
+#     joined     orders.a, orders.b; total 3: bills is not counted, he cannot know of it; more: true
+#     described  the two alone: messages, bytes, consumers, and their place, `at`: ["orders.b", ["orders.b", …]]
+# With "after": that place comes orders.c, whatever has come or gone in front of it meanwhile. Between all these steps
+# the loop has messages to serve.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence

@@ -137,7 +137,7 @@ def test_the_body_of_what_a_newer_edge_alone_knows_goes_at_once(place, monkeypat
     def newer(*_):
         raise IndexError("a word of a later release")
 
-    monkeypatch.setitem(command_codec.TAKE, "publish", newer)
+    monkeypatch.setitem(command_codec.READ, "publish", newer)
     monkeypatch.setitem(command_codec.CODES, "routing", ())
     place.port.submit([large(stored(place))])
     place.world.run()
