@@ -8,8 +8,8 @@
 
 A process of one role that is taken over cannot forge what another one says: an edge makes no owner leader of a slot.
 
-Rule: names of keys only from Keys; a role that lacks a right shows in tests/cluster/test_etcd_roles.py. Must not know
-how etcd is asked.
+Rule: names of keys only from Keys; tests/cluster/test_mtls.py shows a role that lacks a right. Must not know how etcd
+is asked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What some files hold, and hold again once they have changed: certificates, keys.
 
-    watched = Followed([cert, key], lambda: made_of(cert, key), told)
+    watched = WatchedFiles([cert, key], lambda: made_of(cert, key), told)
     watched.value         # made of the files as they were when they were last good
     watched.look()        # they are looked at; told(None): there is a new value; told(error): the old one stays
 

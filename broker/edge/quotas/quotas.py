@@ -52,7 +52,7 @@ class Resource(IntEnum):
 
 
 class KeptResource(IntEnum):
-    """What owners keep, and are asked for (admin/management/kept.py); in the order of config/quotas.py."""
+    """What owners keep, and are asked for (admin/management/kept_quotas.py); in the order of config/quotas.py."""
 
     QUEUES = 0
     DURABLE_SUBSCRIPTIONS = 1

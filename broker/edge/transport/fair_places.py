@@ -4,7 +4,7 @@ A place is held by a holder (an address) for a ticket (a handshake, a check). Wh
 place of the longest waiting of the holder that holds the most; so a thousand silent connections of one address cost
 that address its own, and all other addresses nothing.
 
-    Places(3): a1 a2 b1 are in, c1 comes → a1 goes. Then a2 b1 c1, each holds one, d1 comes → b1 goes.
+    FairPlaces(3): a1 a2 b1 are in, c1 comes → a1 goes. Then a2 b1 c1, each holds one, d1 comes → b1 goes.
 
 Of holders that hold equally many, it is the one that has held so many for longest.
 

@@ -12,8 +12,8 @@ Rule: an id is in one place only. What is taken out of memory or out of the page
 #     7, 8       are handed out as usual
 #     settled 5  were 5 settled in the log instead, it would be a ghost in the ledger, so that an ACK of it finds
 #                something
-# Before anybody else is served: link/attach_barrier.py lets the edges that live come first. Who comes later than that
-# may find its messages with others, and gets ghosts.
+# Before other edges are served: attach_barrier.py of the link lets those come first that live. Consumers of one that
+# comes later may find their messages with other consumers, and get ghosts.
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def user_of(name: str, fronts: Mapping[str, str], lengths: Iterable[int]) -> str
 
 class SideBySide(list[Counts]):
     """Those of several slots, and the sum of them once it was asked for: where nothing happens that is each second,
-    and it goes when they do (known_slots.py)."""
+    and it goes when they do (listing_cache.py)."""
 
     __slots__ = ("_sum",)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from broker.core.errors import ConfigError
 from broker.seams.clock import Clock
@@ -21,6 +21,7 @@ from ..spec.model import BackupSpec, BrokerSpec, Resource, Table
 from ..spec.names import Id
 from ..world.resource_cache import ResourceCache
 from ..world.statuses import Statuses
+from .job_steps import JobSteps, kept_fields, not_ours
 from .jobs import COMPLETE, METADATA, Step, finished, job, job_name, last_words, root_of, why_failed, why_waiting
 from .schedule import Schedule
 from .store import missing
@@ -42,19 +43,14 @@ class State(NamedTuple):
     taken: float | None
 
 
-class Backups:
-    """objects: kind → the live objects, as informers have them. image: of brokers that name none."""
+class Backups(JobSteps):
+    """One run at a time of each StompBackup."""
 
     def __init__(
         self, world: ResourceCache, kube: Kube, statuses: Statuses, objects: Mapping[str, Mapping[Id, Table]],
         image: str, clock: Clock,
     ) -> None:  # fmt: skip
-        self._world = world
-        self._kube = kube
-        self._statuses = statuses
-        self._objects = objects
-        self._image = image
-        self._clock = clock
+        super().__init__(world, kube, statuses, objects, image, clock)
         self.states: dict[Id, State] = {}
 
     def gone(self, id: Id) -> None:
@@ -68,7 +64,7 @@ class Backups:
         self.states[resource.id] = State(failed, seconds_of(taken) if taken else None)
         if (left := paused(resource, now)) is not None:
             return await self._statuses.paused(resource, left, now)
-        spec, fields = resource.spec(BackupSpec), _kept(resource)
+        spec, fields = resource.spec(BackupSpec), kept_fields(resource)
         broker = self._world.broker_of(resource)
         if broker is None:
             return await self._refused(resource, fields, "BrokerNotFound", f"there is no StompBroker {resource.broker}")
@@ -107,7 +103,7 @@ class Backups:
         step = str(running["step"])
         name = job_name(resource, running["run"], step, _ordinal(resource.broker, step))
         id = Id("Job", resource.id.namespace, name)
-        found = self._objects["Job"].get(id) or await self._kube.get("batch/v1", *id)
+        found = await self._job(id)
         if found is None:
             made = job(
                 resource, resource.broker, shared, image, name, _step(resource, spec, running), spec.store,
@@ -123,12 +119,11 @@ class Backups:
                 return await self._refused(resource, fields, "Refused", str(error))
             await self._say(resource, fields, _last(resource))
             return LOOK_S
-        if controller_of(found) != resource.uid:  # its end says nothing of ours
-            why = f"Job {name} belongs to something else; if it does not go by itself, delete it"
+        if why := not_ours(found, resource):  # its end says nothing of our run
             await self._say(resource, fields, _last(resource), why)
             return LOOK_S
         done = finished(found)
-        pods = (await self._kube.read_list("v1", "Pod", id.namespace, f"job-name={name}"))["items"]
+        pods = await self._pods(id)
         if done is None:
             await self._say(resource, fields, _last(resource), why_waiting(pods))
             return LOOK_S
@@ -209,11 +204,6 @@ def place_of(resource: Resource, spec: BackupSpec) -> str:
 
 def folder_of(resource: Resource) -> str:
     return f"{resource.id.namespace}/{resource.id.name}"
-
-
-def _kept(resource: Resource) -> dict[str, Any]:
-    """Fields of the status as they are."""
-    return {key: value for key, value in resource.status.items() if key not in ("conditions", "observedGeneration")}
 
 
 def _not_accepted(resource: Resource) -> bool:

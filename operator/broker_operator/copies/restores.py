@@ -7,21 +7,15 @@ be done again. Nothing is taken back: what was restored half is gone on with.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
 
-from broker.seams.clock import Clock
-
-from ..kube.applying import controller_of
-from ..kube.kube import Kube, KubeError
+from ..kube.kube import KubeError
 from ..spec import names
 from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339, seconds_of
 from ..spec.model import BackupSpec, BrokerSpec, Resource, RestoreSpec, Store, Table
 from ..spec.names import Id
 from ..workloads.owners import claim_spec
-from ..world.resource_cache import ResourceCache
-from ..world.statuses import Statuses
 from .backups import LOOK_S, NOW_S, folder_of
+from .job_steps import JobSteps, kept_fields, not_ours
 from .jobs import METADATA, Step, claim_of, finished, job, job_name, last_words, root_of, why_failed, why_waiting
 from .store import missing
 
@@ -39,19 +33,8 @@ class _Refused(Exception):
         self.reason = reason
 
 
-class Restores:
-    """objects: kind → the live objects, as informers have them. image: of brokers that name none."""
-
-    def __init__(
-        self, world: ResourceCache, kube: Kube, statuses: Statuses, objects: Mapping[str, Mapping[Id, Table]],
-        image: str, clock: Clock,
-    ) -> None:  # fmt: skip
-        self._world = world
-        self._kube = kube
-        self._statuses = statuses
-        self._objects = objects
-        self._image = image
-        self._clock = clock
+class Restores(JobSteps):
+    """One step after the other of each StompRestore, until all disks are made."""
 
     async def reconcile(self, resource: Resource) -> float | None:
         """Seconds until it wants to be looked at again. Raises KubeError."""
@@ -61,7 +44,7 @@ class Restores:
         if (left := paused(resource, now)) is not None:
             return await self._statuses.paused(resource, left, now)
         spec = resource.spec(RestoreSpec)
-        fields: Table = {"step": METADATA, **_kept(resource)}
+        fields: Table = {"step": METADATA, **kept_fields(resource)}
         try:
             broker = self._asked_for(resource)
             store, folder = self._source(resource, spec)
@@ -127,7 +110,7 @@ class Restores:
         ordinal = -1 if step == METADATA else int(step.rpartition("-")[2])
         name = job_name(resource, "", step, ordinal)
         id = Id("Job", resource.id.namespace, name)
-        found = self._objects["Job"].get(id) or await self._kube.get("batch/v1", *id)
+        found = await self._job(id)
         if found is None:
             if ordinal >= 0:
                 await self._claim(broker, shared, ordinal)
@@ -138,14 +121,12 @@ class Restores:
             await self._create(made)
             await self._say(resource, fields, "Running", step)
             return LOOK_S
-        if (
-            controller_of(found) != resource.uid
-        ):  # of one of the same name, whose Jobs go after it: it has done nothing here
-            why = f"{step}: Job {name} belongs to something else; if it does not go by itself, delete it"
-            await self._say(resource, fields, "Waiting", why)
+        # Of one of the same name, whose Jobs go after it: it has done nothing here.
+        if why := not_ours(found, resource):
+            await self._say(resource, fields, "Waiting", f"{step}: {why}")
             return LOOK_S
         done = finished(found)
-        pods = (await self._kube.read_list("v1", "Pod", id.namespace, f"job-name={name}"))["items"]
+        pods = await self._pods(id)
         if done is None:
             waits = why_waiting(pods)
             await self._say(resource, fields, "Waiting" if waits else "Running", f"{step}: {waits}" if waits else step)
@@ -198,10 +179,6 @@ class Restores:
         accepted, complete = Condition("Accepted", True, "Accepted"), Condition("Complete", done, reason, why)
         wanted = (accepted, complete, ready(accepted, complete))
         await self._statuses.write(resource, new_status(resource, wanted, fields, self._clock.wall_ms() / 1000))
-
-
-def _kept(resource: Resource) -> dict[str, Any]:
-    return {key: value for key, value in resource.status.items() if key not in ("conditions", "observedGeneration")}
 
 
 def _older(item: Table, than: float) -> bool:
