@@ -297,11 +297,11 @@ class OwnerProcess(ClusterProcess):
         return Views(self.shard, self.clock, number_at_edge, self.server.edge_of, self._later)
 
     def _commands(self) -> Callable[[list[Command]], bool]:
-        """Who takes what edges ask for."""
+        """What carries out what edges ask for."""
         return self.shard.submit if self.tracing is None else self.tracing.owner(self.shard)
 
     def _keeper(self, slot: int) -> Keeper | None:
-        """Who keeps the small state of a slot that is not led here."""
+        """Which owner keeps the small state of a slot that is not led here."""
         return self.lifecycle.keeper(slot) or self.followers.keeper(slot)
 
     async def _recover(self, opening: Opening) -> None:
@@ -441,8 +441,8 @@ class OwnerProcess(ClusterProcess):
             self.suspicions.report(owner, member.boot, member.lease, why)
 
     def _suspect(self) -> None:
-        """Who was lost while nobody could be told (the store was away, say) is lost all the same. One that leads
-        nothing is in nobody's way."""
+        """An owner that was lost while none could be told (the store was away, say) is lost all the same. One that
+        leads nothing stops no client."""
         leading = {record.leader for record in self.table.records.values()}
         for owner in self.membership.owners.values():
             if owner.id in leading and (missed := self.leaders.missed(owner.id)):

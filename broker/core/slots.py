@@ -20,7 +20,7 @@ class SlotRecord:
     epoch      grows with every change of `leader`; every log record and every link message carries it.
     leader     owner id, "" = nobody: the slot is offline until a member of `isr` is back (or is forced).
     replicas   owner ids that keep the slot's log, the leader among them; those not in `isr` are being seeded.
-    isr        in-sync replicas: each has every record that anybody was told of. Never emptied by anybody.
+    isr        in-sync replicas: each has every record that a client was told of. Never emptied.
     target     planned transfer: the leader stops taking commands, waits until `target` (in isr) has everything,
                and then makes it the leader itself. "" = none.
     revision   of the key this was read from; 0 = not there yet.

@@ -228,7 +228,7 @@ class Engine:
         return prepared.in_doubt(self._slot, now)
 
     def deciding(self, tx: str) -> None:
-        """This slot coordinates `tx`; call before anybody prepares it. Ended by decide(), abort() or abandon()."""
+        """This slot coordinates `tx`; call before participants prepare it. Ended by decide(), abort() or abandon()."""
         self._slot.decisions.deciding.add(tx)
 
     def abandon(self, tx: str) -> None:

@@ -40,7 +40,7 @@ class LocalOwner:
         return FileBodyReader(self._shard.journal.blobs, self._body_io, blob, Rotten)
 
     def arrived(self, consumer: int, message: int, outcome: Outcome = Outcome.ACK) -> None:
-        """It was consumed when it was handed out: who dies takes everybody along."""
+        """It was consumed when it was handed out: here edge and owner die together."""
 
     def held(self, slot: int, consumer: int) -> Sequence[int]:
         engine = self._shard.engines.get(slot)

@@ -1,7 +1,7 @@
 """Calls to etcd over gRPC: one connection at a time, to whichever endpoint answers, with a login if there is a user.
 
 A call that fails because of the connection drops it for everybody; one task looks for another, all endpoints in turn.
-Who wants an answer waits for that task, so that a store that is down costs one attempt per endpoint and second.
+Callers that want an answer wait for that task, so that a store that is down costs one attempt per endpoint and second.
 
 Rule: a request that may have been carried out is repeated only when its caller said that this does no harm.
 Knows nothing of keys and leases.
@@ -214,7 +214,7 @@ class EtcdCalls:
             closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Ends the connection; who waits gets MetadataUnavailable."""
+        """Ends the connection; callers that wait get MetadataUnavailable."""
         self._closed = True
         if self._search is not None:
             self._search.cancel()

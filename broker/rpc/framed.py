@@ -4,7 +4,7 @@ gRPC costs ten times as much for each round trip, and is not needed where nobody
 of length (little endian) and so many bytes; the dialler's first one names the service. A length with its highest bit
 set is the farewell that close() sends: the number of its kind and a text.
 
-Rule: moves bytes; never repairs, repeats or joins anything. Who connects must be of the same user as this process.
+Rule: moves bytes; never repairs, repeats or joins anything. A peer must be of the same user as this process.
 Knows nothing of what is in a message.
 """
 
@@ -62,7 +62,7 @@ class FramedStream(asyncio.Protocol):
         self._gone: Callable[[FramedStream], None] | None = None
 
     def start(self, end: StreamEnd, gone: Callable[[FramedStream], None]) -> None:
-        """Who hears what comes. gone: called when it is over."""
+        """What hears what comes. gone: called when it is over."""
         self._end, self._gone = end, gone
 
     def start_with(self, first: Callable[[bytes], StreamEnd | None], gone: Callable[[FramedStream], None]) -> None:
@@ -252,7 +252,7 @@ class FramedServer:
         self._streams: dict[FramedStream, None] = {}
 
     async def start(self) -> None:
-        """What lies at the path is of a process that is no more: whoever calls holds the lock of the folder. Raises
+        """What lies at the path is of a process that is no more: the caller holds the lock of the folder. Raises
         OSError."""
         with suppress(FileNotFoundError):
             os.unlink(self._path)

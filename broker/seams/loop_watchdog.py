@@ -56,7 +56,7 @@ def portion(work: Iterator[object], now: Callable[[], float], since: float | Non
     """As many pieces as PORTION_S has room for, one at least: what a piece takes depends on what the caches still hold,
     some microseconds or a hundred. Raises StopIteration with what `work` returns.
 
-    since   when somebody began to wait for it (seconds of `now`); None: nobody does."""
+    since   when a client began to wait for it (seconds of `now`); None: none does."""
     began = now()
     aged = (began - since) / AGED_S if since is not None else 0.0
     most = min(PORTION_S * (1 + aged), PORTION_MOST_S)

@@ -38,7 +38,7 @@ class Ended(NamedTuple):
 
 
 class StreamEnd(Protocol):
-    """Who uses a stream."""
+    """What a stream tells its user."""
 
     def on_message(self, message: bytes) -> None: ...
     def on_closed(self, why: Ended) -> None:

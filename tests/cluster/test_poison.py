@@ -63,7 +63,7 @@ class Tended:
         return self.cluster.records()[slot_of(POISON)]
 
     def unnoted(self) -> int:
-        """Ends without a note of the slot: etcd had half a second for it (shelving.NOTE_S), and nothing is promised
+        """Ends without a note of the slot: etcd had half a second for it (quarantine.NOTE_S), and nothing is promised
         of them but that the next end tries again."""
         said = "that it has stopped this owner could not be noted"
         return sum(owner.log().count(said) for owner in self.cluster.owners)

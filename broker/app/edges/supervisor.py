@@ -204,7 +204,7 @@ class Supervisor:
             raise ConfigError(self._failed)
 
     async def stop(self, within_s: float) -> None:
-        """SIGTERM to all: each finishes what is in flight and ends. Who does not is killed."""
+        """SIGTERM to all: each finishes what is in flight and ends. A process that does not is killed."""
         self._stopping = True
         if self._look is not None:
             self._look.cancel()
@@ -246,7 +246,7 @@ class Supervisor:
             await asyncio.sleep(0 if vain < 2 else FIRST_PAUSE_S * 2**vain)
 
     def _watch(self) -> None:
-        """Who does not answer makes room for one who does: its clients connect again."""
+        """A process that does not answer makes room for one that does: its clients connect again."""
         for member in self.members:
             alive = member.look()
             if member.ready and member.unanswered == SLOW:
@@ -353,8 +353,8 @@ class Supervisor:
                 member.talk.tell(kind, about)
 
     async def change(self, pieces: Iterable[Sequence[Entry]]) -> None:
-        """Entries of settings are others now (start.changed): returns when all processes use them. One that is being
-        started hears of all with its hello."""
+        """Entries of settings are others now (worker_settings.changed): returns when all processes use them. One that
+        is being started hears of all with its hello."""
         self._version += 1
         there = [(member, member.talk) for member in self.members if member.talk is not None]
         for piece in pieces:

@@ -58,8 +58,8 @@ MOST_NAMED = 1000
 
 
 class LiveSettings:
-    """settings   what is in use, changes included (before what memory allows: bounds.fitted).    apply   has them used;
-    returns when they are.    people   the users."""
+    """settings   what is in use, changes included (before what memory allows: memory_bounds.fitted).
+    apply   has them used; returns when they are.    people   the users."""
 
     def __init__(self, settings: Settings, source: SettingsSource | None = None) -> None:
         """source: where `settings` come from; None: nobody can read them again. Raises ConfigError."""

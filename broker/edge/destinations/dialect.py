@@ -102,7 +102,7 @@ class Dialect:
     __slots__ = ("delimiter", "homes", "host", "notifies", "prefixes")
     name = "artemis"
     read: tuple[str, ...] = ()
-    """Headers of SEND, beside those of route.READ, that decide its route; all of them are in layouts.SIGNIFICANT."""
+    """Headers of SEND, beside send_route.READ, that decide its route; all of them are in layouts.SIGNIFICANT."""
     lines: bytes = b""
     """Header lines of every MESSAGE that is delivered for the first time."""
     texts: Mapping[Code, str] = {}

@@ -1,9 +1,10 @@
-"""Buckets of tokens: who keeps them, and how an edge takes from them.
+"""Buckets of tokens: where they are kept, and how an edge takes from them.
 
 A Meter is given tokens in slices (Tokens.lease), one for each message or byte, so that nobody is asked per message. It
-may run into debt, which is paid before anybody else has a token. A Pace is a bucket of one connection.
+may run into debt, which is paid before another client has a token. A Pace is a bucket of one connection.
 
-Rule: who wants more than there is waits in turn, and nothing is dropped. Must not know messages, queues or edges.
+Rule: a client that wants more than there is waits in turn, and nothing is dropped. Must not know messages, queues or
+edges.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class Watch:
             self._eols_from = session.bytes_in
 
     def _breathe(self) -> None:
-        """The loop may read a socket many times over before anybody else has a turn: what is sent to an address that
+        """The loop may read a socket many times over before another session has a turn: what is sent to an address that
         is full by then would all be taken in."""
         session = self._session
         self.breath = session.bytes_in + BREATH_BYTES

@@ -141,7 +141,7 @@ def _attach_parts(session: Session, frame: Frame, request: SubscribeRequest) -> 
 
 
 def _fronted(request: SubscribeRequest, sub: SlotSubscription) -> None:
-    """What is shown of each message, before anybody counts it."""
+    """What is shown of each message, before the session counts it."""
     if request.numbered:
         StreamOffsets(sub.sink).join(sub)
     if request.form is not None:

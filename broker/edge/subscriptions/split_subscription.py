@@ -67,7 +67,7 @@ class Order:
         self.free = limit
 
     def note_held(self, sub: SlotSubscription, ids: Sequence[int]) -> None:
-        """The client has these already, in this order: it got them before anybody kept count."""
+        """The client has these already, in this order: it got them before its edge kept count."""
         self.free -= len(ids)
         if not self._cumulative:
             self._held[sub] = len(ids)
@@ -173,7 +173,7 @@ class SharedOrder(Order):
         self.eased: Callable[[], None] = _nothing
 
     def heard_by(self, waits: Callable[[], None], eased: Callable[[], None]) -> None:
-        """Who hears of it."""
+        """What hears of it."""
         self.waits, self.eased = waits, eased
 
     def deliver(self, sub: SlotSubscription, effect: Deliver) -> None:

@@ -33,7 +33,7 @@ from ..transport.timers import TimerWheel
 
 
 class DeliverySink(Protocol):
-    """Who takes a subscription's deliveries: its session's outbox, or its order on the way there."""
+    """Where a subscription's deliveries go: its session's outbox, or its order on the way there."""
 
     def deliver(self, sub: SlotSubscription, effect: Deliver) -> None: ...
 

@@ -13,9 +13,9 @@ thousand other users: half of a turn's time is for them, if they need it.
 A session that has taken as many frames of a read as it may in one turn (inbound.breathe) waits in the same row for its
 next one: forty of those, each with its own call in every turn, made turns of 132 ms.
 
-Who sends little waits for the turns of the loop that a flood fills: its message is read in one, stored in the next,
-delivered in a third. So the turns are short as long as there is anybody who sends little, and long when there is not:
-larger portions have more frames that are carried out together.
+A client that sends little waits for the turns of the loop that a flood fills: its message is read in one, stored in the
+next, delivered in a third. So the turns are short as long as there is a client that sends little, and long when there
+is not: larger portions have more frames that are carried out together.
 
 Rule: bytes of one connection stay in order, and at most one read of it waits. Nothing is held back while there is time:
 alone, a flood is as fast as ever. Must not know what bytes mean.
@@ -68,7 +68,7 @@ def lane_of(whose: str, size: int) -> Lane:
 
 
 class ReadsInTurns(Protocol):
-    """Who has more than it may bring at once."""
+    """A connection that has more than it may bring at once."""
 
     def read_portion(self) -> None:
         """Its turn has come: hands on the next portion of what waits, if it still does; tells spent() or used()."""

@@ -90,12 +90,12 @@ class AddressUsage:
         )
 
     def wake(self) -> dict[int, None]:
-        """Those who wait, who do not any longer."""
+        """Sessions that waited, and do not any longer."""
         waiting, self.waiting = self.waiting, {}
         return waiting
 
     def release(self, slot: int, turn: Turn) -> None:
-        """Who waits goes on."""
+        """Sessions that wait go on."""
         turn.effects.extend([AddressBlocked(session, slot, self.address, False) for session in self.wake()])
 
     def error(self, asked: int = 0) -> RefusedError:

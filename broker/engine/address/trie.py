@@ -1,8 +1,7 @@
 """Patterns by their words: which of thousands stand for an address, in steps of the address's words.
 
-Rule: says what matching.matches() says of each pattern (a test draws both), but for `$…`: that stands for nobody but
-who names its first word. Must not know what it holds: values by
-pattern, in no order.
+Rule: says what address_settings.matches() says of each pattern (a test draws both), but for `$…`: an address that
+begins so is found by patterns that name its first word. Must not know what it holds: values by pattern, unordered.
 """
 
 # Example. Patterns `a.*`, `a.#`, `a.b`, `#` and `a.#.z`; what stands for the address a.b.z?

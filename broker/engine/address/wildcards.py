@@ -2,7 +2,7 @@
 
 A wildcard consumer is in every slot of the broker, and most slots never see a message for it. So its description is
 kept once, in one trie for all slots; a slot makes queue and consumer of it with the first message that matches there
-(enrol.awaken). From the moment add() has returned no slot routes a message past it: that is what its receipt says.
+(attach.awaken). From the moment add() has returned no slot routes a message past it: that is what its receipt says.
 
   SUBSCRIBE a.* (consumer 512)     add(): one entry, asleep in all slots
   first message to a.x (slot 7)    due(7, "a.x"): the Subscribe of consumer 519, which is awake in slot 7 from now on

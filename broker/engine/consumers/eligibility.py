@@ -236,7 +236,7 @@ class Eligibility:
         self._changed()
 
     def _deal_anew(self) -> None:
-        """No group belongs to anybody."""
+        """No group belongs to a consumer."""
         assert self.groups is not None
         self.groups.clear()
         self._relabel(lambda bucket: setattr(bucket, "owner", LOOSE if bucket.owner else NOBODY))
@@ -289,7 +289,7 @@ class Eligibility:
             change(self.transit)
 
     def audience(self, queue: Selected, bits: int, owner: int) -> Audience:
-        """Who may get messages that match these selectors and belong to that consumer (NOBODY: to no group)."""
+        """Consumers that may get messages of these selectors and of that consumer's groups (NOBODY: of no group)."""
         # Remembered until anybody comes or goes: to go through the consumers for every message would be consumers ×
         # messages.
         found = self._audiences.get((bits, owner))
@@ -304,7 +304,7 @@ class Eligibility:
         return found
 
     def active(self, queue: Selected) -> list[Consumer]:
-        """Who gets anything at all, by priority."""
+        """Consumers that get anything at all, by priority."""
         return queue.consumers if self.exclusive is None else [self.exclusive]
 
     # ── messages ───────────────────────────────────────────────────────────────────────────────────
@@ -365,7 +365,7 @@ class Eligibility:
             self.newest = run.ids[-1]
 
     def stores(self) -> Iterator[deque[Run]]:
-        """What waits in memory; who empties one of them need not tell."""
+        """What waits in memory; what empties one of them need not tell."""
         for bucket in self.buckets.values():
             yield bucket.near
 

@@ -77,6 +77,6 @@ class Groups:
                 self._owners[group] = next(iter(self._heirs[group]))
 
     def clear(self) -> None:
-        """Nothing belongs to anybody."""
+        """No group belongs to a consumer."""
         self._owners.clear()
         self._heirs.clear()

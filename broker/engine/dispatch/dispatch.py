@@ -120,7 +120,7 @@ def _time(slot: Slot, queue: Queue, turn: Turn, told: int) -> None:
 
 
 def _wanted(slot: Slot, queue: Queue, turn: Turn) -> bool:
-    """Has anybody use for what is paged out? Thousands of subscriptions that are away must not fill the memory with
+    """Has a consumer use for what is paged out? Thousands of subscriptions that are away must not fill the memory with
     what nobody takes. What expires among it is read when its time has come."""
     if queue.consumers or (queue.kind is not None and queue_policies.reads_ahead(queue, queue.kind)):
         return True

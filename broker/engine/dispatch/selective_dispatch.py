@@ -186,11 +186,11 @@ class _Dealer:
         return True
 
     def ready(self) -> list[Consumer]:
-        """Who can take a message now."""
+        """Consumers that can take a message now."""
         return self._able(self._choice.active(self._queue))
 
     def _somebody(self) -> bool:
-        """Can anybody take a message now."""
+        """Can a consumer take a message now."""
         stuck = self._stuck
         return any(c.ready() and c.id not in stuck for c in self._choice.active(self._queue))
 
@@ -216,7 +216,7 @@ class _Dealer:
         return True
 
     def from_buckets(self) -> bool:
-        """Hands out what waits, as far as anybody is ready for it. False: the log has to be told first."""
+        """Hands out what waits, as far as consumers are ready for it. False: the log has to be told first."""
         choice, levels = self._choice, self._queue.levels
         while ready := self.ready():
             waiting, wanting = self._waiting(), _Wanting(ready)

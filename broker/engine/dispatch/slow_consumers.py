@@ -1,4 +1,4 @@
-"""Slow consumers: who takes fewer messages than the settings ask for, while messages wait.
+"""Slow consumers: those that take fewer messages than the settings ask for, while messages wait.
 
 Looked at once per period. A consumer counts only if it was there, with something to take, at the period's beginning
 and still has at its end. Taken is what it settled (ACK, NACK), in ack mode auto what was handed to it. A threshold of

@@ -4,7 +4,7 @@ Whatever an address does with a message before its queues see it (life time, tim
 the time of the first look; publishing does the same as of the same time.
 
 Rule: an answer that does not fit any more is found anew, so that this file decides when, and never what. Must not know
-who waits meanwhile (owner/inbox/deferred.py).
+which commands wait meanwhile (owner/inbox/deferred.py).
 """
 
 # Example. A read brings 200 messages for a topic with 20,000 selectors that no index helps with.

@@ -294,7 +294,7 @@ def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], tur
 
 def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> None:
     """A large body lives as long as a log record refers to it, so there always is one: durable for the durable
-    queues, transient (under a number of its own, so that the books can tell them apart) for the others."""
+    queues, transient (under a number of its own, so that the accounts can tell them apart) for the other queues."""
     durable = [queue for queue in queues if queue.durable] if run.flags & DURABLE else []
     others = [queue for queue in queues if queue not in durable]
     if durable:

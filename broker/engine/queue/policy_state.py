@@ -111,7 +111,7 @@ class QueuePolicy:
             self.cursors.fetched(runs, used if self.last_value is None else self.last_value.alive(used))
 
     def read_back(self) -> None:
-        """A page has entered memory: its messages rested before, so they replace each other before anybody gets
+        """A page has entered memory: its messages rested before, so they replace each other before a consumer gets
         one."""
         if self.last_value is not None:
             self.last_value.settle_down()

@@ -1,4 +1,4 @@
-"""Who wants what of a queue: selectors and own messages of its consumers, as they come, come back, and publish.
+"""What each consumer wants of a queue: selectors and own messages of consumers, as they come, come back, and publish.
 
 Rule: tells the queue's Eligibility, and makes one when the first consumer is choosy; a queue without choosy consumers
 has none, and costs nothing here.

@@ -6,7 +6,7 @@ matching message, so a queue that only lives as long as its consumer is made wit
 consumer sleeps: in wildcards.py, once for all slots of the process, or here, where an edge asks slot by slot. Durable
 ones are made at once, because their messages must be kept from the SUBSCRIBE on.
 
-Rule: the registry only; who makes queues says enrol.awaken. Of `$…` see the trie.
+Rule: the registry only; attach.awaken makes the queues. Of `$…` see the trie.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A consumer attaches again: what its client holds becomes its own again before anybody is served.
+"""A consumer attaches again: what its client holds becomes its own again before other consumers are served.
 
 Rule: an id is in one place only. What is taken out of memory or out of the paged part here is found there no more
 (paged: it counts as settled for the pages to come). Must not know sessions.

@@ -45,7 +45,7 @@ def kept_of(slot: Slot, address: str) -> Queue | None:
 
 
 def complete(ring: Queue) -> bool:
-    """Is all that it holds in memory: what is on its way to the disk is younger than whoever asks."""
+    """Is all that it holds in memory: what is on its way to the disk is younger than the queue that asks."""
     return not len(ring.pages.index)
 
 

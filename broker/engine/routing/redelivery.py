@@ -1,7 +1,7 @@
 """What happens to messages that were not consumed: back to the head, later, or to another address.
 
 Rule: original order (by id) is restored whichever consumer gave back first; delivery counts of durable messages are in
-the log before anybody hears of them; a message on its way to another address is out of sight until the owner has
+the log before a consumer hears of them; a message on its way to another address is out of sight until the owner has
 published it. Must not know ledgers.
 """
 

@@ -1,6 +1,6 @@
 """What all slots of a process share: how many queues there may be, its memory, and what is to be freed bit by bit.
 
-Rule: counts and an account; who makes a queue or frees memory decides elsewhere. Must not know queues.
+Rule: counts and an account; to make a queue or free memory is decided elsewhere. Must not know queues.
 """
 
 from __future__ import annotations

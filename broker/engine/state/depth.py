@@ -37,7 +37,7 @@ def busy(slot: Slot, names: Container[str]) -> Iterator[dict[str, Any] | None]:
     at the end {slot, bytes}: what the messages of the slot weigh.
 
     came, died   messages that came into its queues, and dead letters of it, since they are led here: both only grow.
-    blocked      it is full, and whoever sends to it waits."""
+    blocked      it is full, and sessions that send to it wait."""
     weight = 0
     for name, address in list(slot.addresses.items()):
         named = name in names

@@ -348,6 +348,6 @@ def _held(queue: Queue) -> tuple[int, int]:
 
 
 def relieve(slot: Slot, turn: Turn) -> None:
-    """Who waits by settings that are no more may go on: the next SEND finds out whether there is room."""
+    """Sessions that wait by settings that are no more may go on: the next SEND finds out whether there is room."""
     for stock in slot.take_loose():
         stock.release(slot.number, turn)

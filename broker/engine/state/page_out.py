@@ -47,8 +47,8 @@ def put_away(slot: Slot, queue: Queue, most: int, turn: Turn, spill: bool, again
 
     most    runs at a time.    spill   what is in no record may be written (the disk has room).
     again   also what was with a consumer before, when nothing is any more: what comes back later may be younger, and
-            would overtake it. Not where one that comes again may say what it holds: it is looked for in memory
-            (resume.withdraw)."""
+            would overtake it. Not where a consumer that attaches again may say what it holds: that is looked for in
+            memory (reattach.py)."""
     excess = _held(queue) - slot.limit
     # One that is not calm is left alone: what its kind, its buckets or its readers know of the index would be wrong.
     if excess <= 0 or not _calm(queue):

@@ -257,8 +257,8 @@ class Slot:
         return waited
 
     def puts_off(self, waited: OrderedDict[Queue, None] | None, rest: dict[Queue, None]) -> None:
-        """What a turn has not come to. First of the next one is who has waited longest, then whoever else had nothing,
-        then who had a piece."""
+        """What a turn has not come to. First of the next one is the queue that has waited longest, then others that had
+        nothing, then those that had a piece."""
         if waited is None:
             waited = OrderedDict()
         # Appended behind those that wait; a queue in both keeps its earlier place.

@@ -1,6 +1,6 @@
 """An address of a slot: its queues by type, what it does with messages, and what it holds.
 
-Rule: data; who binds a queue to it keeps its lists (routing/addresses.py). Must not know commands.
+Rule: data; routing/addresses.py binds queues to it and keeps its lists. Must not know commands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Transactions this slot coordinates: in progress, decided but not told to all, aborted; and who coordinates others.
 
-Rule: a decision is in the log before anybody acts on it; what is asked for and not decided can never be decided
+Rule: a decision is in the log before a participant acts on it; what is asked for and not decided can never be decided
 any more; a coordinator that was deposed prepares nothing more here. Must not know what the transactions hold.
 """
 

@@ -202,7 +202,7 @@ class BodyUp:
             done(blob if self._kept is None or self._kept.lost else KeptBlob(blob, self), "")
 
     def away(self, why: str) -> bool:
-        """Who was to store it cannot, through no fault of the body. True: it is sent again, or its message knows."""
+        """Its owner cannot store it, through no fault of the body. True: it is sent again, or its message knows."""
         # Nothing kept: a body that is half with an owner who is gone cannot be finished.
         if not self._rewind():
             self.failed(why)
@@ -349,7 +349,7 @@ class BodyDown:
             done(b"".join(parts), "")
 
     def away(self, why: str) -> None:
-        """Who sends it cannot go on, through no fault of the body."""
+        """The edge that sends it cannot go on, through no fault of the body."""
         self.hub = None
         # Nobody holds its message: the message is gone, or was never delivered to a consumer.
         if self.lost is None:

@@ -572,7 +572,7 @@ class ClusterPort:
         return [lane for lane in self._lanes.values() if not lane.opened] if not self._routes.closed else []
 
     def _give_up(self, lane: SlotChannel) -> None:
-        """Who waits for the slot has waited long enough. Ends of consumers are told whenever it comes back."""
+        """Commands for the slot have waited long enough. Ends of consumers are told whenever it comes back."""
         if lane.give_up():
             log.error("slot %d: %s", lane.slot, lane.shelved or self._outages.unavailable(lane)[1])
         code, why = self._outages.unavailable(lane)

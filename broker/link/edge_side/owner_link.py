@@ -57,7 +57,7 @@ TAKEN_S = 0.02
 
 
 class LinkUser(Protocol):
-    """Who uses the link."""
+    """What a link tells its port."""
 
     def on_dialed(self, link: OwnerLink) -> None:
         """A new stream: tell it everything (it may still fail)."""

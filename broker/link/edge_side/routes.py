@@ -128,7 +128,7 @@ class Routes:
     # ── from the links ─────────────────────────────────────────────────────────────────────────────
 
     def unreached(self, addresses: Mapping[str, str]) -> tuple[str, ...]:
-        """Owners that are not reached, of the live ones with these addresses. To be called every reach.LOOK_S."""
+        """Owners that are not reached, of the live ones with these addresses. Call it every reachability.LOOK_S."""
         found = self._reach.look(self._clock.monotonic(), addresses)
         for (owner, address), link in list(self.links.items()):
             if not link.slots and (owner not in found or addresses[owner] != address):

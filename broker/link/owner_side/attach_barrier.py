@@ -1,6 +1,6 @@
 """What edges ask of a slot while its new leader still waits for some of them.
 
-Rule: who consumes comes in at once, all else waits, in the order in which it came, until everybody may have come: a
+Rule: consumers come in at once, all else waits, in the order in which it came, until every edge may have come: a
 message that was routed before would pass by the subscriptions of an edge that attaches late, for nothing but the memory
 of the last leader knew of them. Must not know why the wait ends.
 """

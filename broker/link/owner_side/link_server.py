@@ -477,7 +477,7 @@ class LinkServer:
             self._later(self._settings.ping_ms / 1000, self._tick)
 
     def _tick(self) -> None:
-        """Every ping_ms while anybody is connected."""
+        """Every ping_ms while an edge is connected."""
         self._ticking = False
         now = self._clock.monotonic()
         slept = stood_still(self._ticked, now, self._settings.ping_ms / 1000)

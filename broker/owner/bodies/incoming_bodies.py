@@ -92,7 +92,7 @@ class IncomingBodies:
             self._finish(id, body)
 
     def left(self, slot: int) -> None:
-        """Nobody will name the slot's bodies on this stream: whoever leads it now sends them anew. The files go before
+        """Nobody will name the slot's bodies on this stream: the leader of now sends them anew. The files go before
         those come; the old leader, who cannot use the answer, is not left waiting for it."""
         for id in [id for id, body in self._bodies.items() if body.slot == slot]:
             body = self._bodies.pop(id)

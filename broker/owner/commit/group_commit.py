@@ -69,7 +69,7 @@ class GroupCommit:
     """later(seconds, callback)   run the callback after that time.
 
     open        number of the commit that gathers now.    done   the last one that is on the local disk.
-    wanted      somebody waits for the open commit.
+    wanted      a receipt or an answer waits for the open commit.
     congested   more is on its way than may be: producers are to pause."""
 
     __slots__ = (

@@ -212,7 +212,7 @@ class Deferred:
             self._tokens.add((command.slot, dedup[0]))
 
     def end(self, turn: Turn) -> None:
-        """The turn has carried out what it could: who waits no more goes on."""
+        """The turn has carried out what it could: commands that wait no more go on."""
         for engine, parts in self.done:
             engine.looked(parts)
         self.done.clear()
@@ -223,5 +223,5 @@ class Deferred:
                 turn.effects.append(AddressBlocked(*key, False, passing=True))
 
     def drop(self, slot: int) -> None:
-        """The slot is led elsewhere: whoever waits there asks again."""
+        """The slot is led elsewhere: edges ask there again for what waits."""
         self.waiting = [command for command in self.waiting if command.slot != slot]

@@ -27,7 +27,7 @@ from .shares import Shares
 class Inbox:
     """new       what nobody has looked at yet. Appended to where it is submitted: a call less for each.
     deferred  what waits for several turns.
-    throttles somebody was told to pause, as too much waits."""
+    throttles an edge was told to have its producers pause, as too much waits."""
 
     __slots__ = ("_shares", "_wake", "deferred", "new", "throttles")
 
@@ -41,7 +41,7 @@ class Inbox:
         self._wake = wake
 
     def fills(self) -> None:
-        """Somebody is told to pause."""
+        """An edge is told to have its producers pause."""
         self.throttles = True
 
     def eases(self) -> bool:

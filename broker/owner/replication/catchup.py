@@ -400,8 +400,8 @@ class _Body:
             self._gone()
 
     def _gone(self) -> None:
-        """Somebody has taken the message since: the item that says so is in the log already, and before the follower
-        has that too, it must not be in sync."""
+        """Its message has been settled since: the item that says so is in the log already, and before the follower has
+        that too, it must not be in sync."""
         for lead, track in self._tracks:
             track.not_before(lead.last)
 

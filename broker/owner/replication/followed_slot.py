@@ -97,9 +97,9 @@ class FollowedSlot:
         self.counted = None
 
     def starts_from(self, standby: Standby) -> None:
-        """Another standby, by whoever has read the log anew."""
+        """Another standby, made by what has read the log anew."""
         self.standby = standby
 
     def counts(self, lsn: int) -> None:
-        """Its leader says that everything up to there counts. It never becomes less: that has been told to somebody."""
+        """Its leader says that everything up to there counts. It never becomes less: clients have been told of it."""
         self.counted = max(lsn, self.counted or 0)

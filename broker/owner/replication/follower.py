@@ -66,7 +66,7 @@ class FollowerHome:
     """Whom the follower side asks and tells, all in the loop's thread.
 
     durable     Shard.durable.    new_standby  an empty one.
-    deposed     (slot, epoch): somebody leads the slot in this epoch, which may be news.
+    deposed     (slot, epoch): another owner leads the slot in this epoch, which may be news.
     lost        (owner id, why): a leader's stream broke or fell silent; why = "": it has a new one.
     released    its leader has resigned the slot: `promised_until` does not lie ahead any more.
     look        Inspector.look.

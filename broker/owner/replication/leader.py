@@ -89,7 +89,7 @@ class LeaderHome:
 
 
 class Leaders:
-    """replicas.Replicas of an owner in a cluster, for all slots it leads.
+    """replication_port.Replicas of an owner in a cluster, for all slots it leads.
 
     backlog   bytes sealed that do not count yet.
     shrinks, grows   changes of an isr that were made."""
@@ -183,9 +183,9 @@ class Leaders:
         return peer.missed if peer is not None and peer.lost else 0.0
 
     def members(self, staying: Collection[str], leaving: Collection[str]) -> None:
-        """Who is registered, and which of them are about to end: those are let go before anybody has to wait for them,
-        where others suffice. One that said so and is not registered any more has not ended yet: its streams still live,
-        but nobody shall wait for it until it has registered anew."""
+        """Owners that are registered, and which of them are about to end: those are let go before a commit has to wait
+        for them, where others suffice. One that said so and is not registered any more has not ended yet: its streams
+        still live, but no commit shall wait for it until it has registered anew."""
         # Whoever has said that it ends counts as leaving until it registers anew.
         owners = self._leaving.union(leaving).difference(staying)
         if owners != self._leaving:
@@ -278,7 +278,7 @@ class Leaders:
         mine = partial(self._checks.answered, number, me)
         self._home.look(record.slot, self._home.snapshot(record.slot), None, mine)
 
-    # ── replicas.Replicas ──────────────────────────────────────────────────────────────────────────
+    # ── replication_port.Replicas ──────────────────────────────────────────────────────────────────
 
     def sealed(self, number: int, items: list[Item]) -> None:
         self._sealed = number

@@ -68,7 +68,7 @@ PROMISE_SHARE: Final = 0.95
 
 
 class PeerUser(Protocol):
-    """Who uses the streams."""
+    """The leader and the follower, as a stream sees them."""
 
     def on_have(self, peer: Peer, have: pb.Have) -> None: ...
     def on_stale(self, peer: Peer, slot: int, epoch: int) -> None: ...

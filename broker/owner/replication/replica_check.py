@@ -46,7 +46,7 @@ class QueueState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlotCheck:
-    """What the replicas of a slot have at one point of its log. failed: who was not looked at, and why."""
+    """What the replicas of a slot have at one point of its log. failed: replicas that were not looked at, and why."""
 
     slot: int
     epoch: int
@@ -219,7 +219,7 @@ def differences(leader: str, replicas: Mapping[str, Sequence[QueueState]]) -> li
 
 @dataclass(slots=True)
 class _Check:
-    """One question. missing: who has not answered."""
+    """One question. missing: replicas that have not answered."""
 
     missing: set[str]
     done: Callable[[dict[str, list[QueueState]], dict[str, str]], None]

@@ -1,4 +1,4 @@
-"""Who hears of what the shard did: the port of an edge in the same process, or the server of links.
+"""Listeners of what the shard did: the port of an edge in the same process, or the server of links.
 
 Rule: calls only; nobody here knows what is done with it.
 """

@@ -3,7 +3,7 @@
 Each edge tells it with its question what is kept (admin/management/kept_quotas.py), and for how long that holds: if
 none asks any more, for its last limit is gone or there is no edge, nobody is refused for ever.
 
-Rule: who tells last is believed, for all edges have the same limits and sums. Must not know either.
+Rule: the edge that tells last is believed, for all edges have the same limits and sums. Must not know either.
 """
 
 from __future__ import annotations

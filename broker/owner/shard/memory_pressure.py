@@ -2,7 +2,7 @@
 
 Near the bound every queue may have less in memory than its setting says: `Budget.room`, halved as long as memory is
 near the bound, doubled second by second when it is well below. Queues that have more than that put it away (engine/
-page_out.py): who holds most first, and everybody keeps the same. At the bound producers wait as they do for a full
+page_out.py): the queue that holds most first, and all keep the same. At the bound producers wait as they do for a full
 address (core.effects.AddressBlocked): only what goes to queues waits, so consumers go on, and make room. Beyond the
 wall, a quarter more, messages are refused by name: those who were told to wait have not, or what is held is with
 consumers.
@@ -185,7 +185,7 @@ class Pressure:
         self._give(max(self._budget.room // 2, LEAST))
 
     def _queues(self) -> Iterator[tuple[Engine, Queue]]:
-        """All there are now; whoever takes the next one looks whether it still is."""
+        """All there are now; the next one is looked at whether it still is."""
         for engine in list(self._engines.values()):
             for queue in engine.queues():
                 yield engine, queue

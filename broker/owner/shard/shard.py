@@ -79,7 +79,7 @@ class Shard:
     alarm(at_ms, callback) run it at that wall time; a later call replaces an earlier one.
     later(seconds, callback)   run it after that time.
     replicas   None: alone, every slot is led here and made when first needed. Else only those that were `adopt`ed;
-               commands for others are dropped (whoever sent them has been told that the slot moved).
+               commands for others are dropped (edges that sent them have been told that the slot moved).
     steady     what counts delays and times to live, the alarm's too; None: the clock's wall.
     others     who keeps the small state of a slot that is not led here, for the head of a new segment.
     crossing   who carries out what touches several slots; None: all slots are here, one log group does.
@@ -277,7 +277,7 @@ class Shard:
         self.wake()
 
     def finish(self) -> None:
-        """What is done in pieces is done to its end, before somebody looks at slots outside of a turn."""
+        """What is done in pieces is done to its end, before operators or followers look at slots outside of a turn."""
         while self._large is not None:
             self._run_turn()
 

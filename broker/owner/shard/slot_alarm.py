@@ -31,5 +31,5 @@ class SlotAlarm:
                 self._set(due, self._ring)
 
     def rang(self) -> None:
-        """It is not set any more: whoever still waits is to be looked at."""
+        """It is not set any more: each slot that still waits is to be looked at."""
         self._at = 0

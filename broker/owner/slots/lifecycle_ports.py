@@ -1,6 +1,6 @@
 """What the life of slots in one owner (slot_lifecycle.py) asks of those around it.
 
-Rule: declared here, so that imports point down; who does it is known where the objects meet (app/owner.py).
+Rule: declared here, so that imports point down; which objects do it is known where they meet (app/owner.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .standby import Standby
 
 
 class EdgeServer(Protocol):
-    """Who takes commands from edges (link.LinkServer)."""
+    """What accepts commands from edges (link.LinkServer)."""
 
     def serve(self, slot: int, epoch: int, news: Callable[[], None] | None = None) -> None:
         """`news`: only consumers that attach again get in before let_in(); called when an edge has told everything."""

@@ -62,7 +62,7 @@ class ReadBack:
         self._durable(due)
 
     def _read(self) -> None:
-        """In the thread: whoever waits by now; those find nothing left to do when their own turn comes."""
+        """In the thread: all slots that wait by now; those find nothing left to do when their own turn comes."""
         batch: list[_Wait] = []
         while self._waiting:
             batch.append(self._waiting.popleft())

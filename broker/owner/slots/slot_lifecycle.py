@@ -154,7 +154,7 @@ class SlotLifecycle:
         return role.standby.snapshot() if role is not None and role.standby is not None else []
 
     def keeper(self, slot: int) -> Standby | LastState | None:
-        """Who keeps the small state of a slot neither led nor followed yet."""
+        """Which owner keeps the small state of a slot neither led nor followed yet."""
         # What an engine that has gone left; else the standby that is about to become one, or what the start found.
         role = self._roles.get(slot)
         if role is not None and role.kept is not None:
@@ -183,7 +183,7 @@ class SlotLifecycle:
     def suspend(self) -> None:
         """This process was declared dead: lead nothing until go_on().
 
-        What is led stands still and stays as it is: whoever leads it instead does so in a newer epoch, which ends it
+        What is led stands still and stays as it is: another owner leads it in a newer epoch, which ends it
         here. When a store has stood still everybody is declared dead at once, and nobody leads instead: to read all of
         it back from the disk first would take half a minute."""
         self._suspended = True
@@ -460,7 +460,7 @@ class SlotLifecycle:
     # ── stepping down ──────────────────────────────────────────────────────────────────────────────
 
     def _step_down(self, slot: int, role: SlotRole, epoch: int) -> None:
-        """Somebody else leads (or shall): from now on nothing of the slot is told here. Its log becomes a standby."""
+        """Another owner leads (or shall): from now on nothing of the slot is told here. Its log becomes a standby."""
         self._serving.unserve(slot, over=True)
         # From here on nothing of it is told or written, whatever callbacks still come.
         engine = self._shard.drop(slot)

@@ -132,7 +132,7 @@ class SlotRole:
         self.state = SLOT.to(self.state, RoleState.SUSPENDED)
 
     def steps_down(self, epoch: int) -> SlotRole:
-        """Somebody else leads in this epoch."""
+        """Another owner leads in this epoch."""
         # A new object, here and in stands(): what is under way for the old one compares identities and finds that it
         # is over.
         return SlotRole(SLOT.to(self.state, RoleState.STEPPING_DOWN), epoch)

@@ -158,7 +158,7 @@ class Standby:
         return [record for piece in self.small_state() for record in piece]
 
     def kept(self) -> list[tuple[RunRecord, Settled]]:
-        """The runs, with what had left them when they came here. A copy: for somebody in another thread."""
+        """The runs, with what had left them when they came here. A copy: it is read in another thread."""
         return self._runs.copy()
 
     def discard(self) -> None:

@@ -200,7 +200,7 @@ class Coordinator:
         self._carry(self._shard.engine(move.slot), move, slot)
 
     def _carry(self, engine: Engine, move: Move, slot: int, patience: float = RETRY_S) -> None:
-        """Its large body first. One that cannot be read here waits, tried ever more rarely: whoever leads next may have
+        """Its large body first. One that cannot be read here waits, tried ever more rarely: the next leader may have
         a good copy of it."""
         # The large body takes seconds; the slot may be led elsewhere by now. The message stays where it is: moved and
         # settled are one record, which has not been written.
@@ -260,7 +260,7 @@ class Coordinator:
         self._begin(CrossSlotTx(tx, engine, {slot: [publish]}, _fine, own, _nothing, refused, epoch))
 
     def resume(self, engine: Engine) -> None:
-        """The slot is led here from now on: what its log has decided is told to the others again."""
+        """The slot is led here from now on: what its log has decided is told to the participants again."""
         # Told again to all of them, also those that have heard it: a participant that knows nothing of it answers
         # like one that has done it.
         for tx, participants in engine.undecided():
@@ -408,7 +408,7 @@ class Coordinator:
         crossing.refused(why)
 
     def _tell_aborted(self, crossing: CrossSlotTx) -> None:
-        """Nobody waits for it: who misses it inquires, and hears the same."""
+        """Nothing waits for it: a participant that misses it inquires, and hears the same."""
         # What it has acknowledged comes again: because a disk is full, nobody has tried it in vain.
         calm = crossing.failed is not None and crossing.failed.code.reason in CALM
         for slot in crossing.holding:
