@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from broker_operator import process
+from broker_operator.etcd.unapplied import Unapplied
 from broker_operator.kube.kube import KubeError
 from broker_operator.kube.workqueue import WorkQueue
 from broker_operator.process import SWEEP, Operator, Options
@@ -212,9 +213,11 @@ async def test_a_loop_that_ends_ends_the_process(monkeypatch):
 
 async def test_nobody_waits_for_what_is_gone():
     operator = Operator(Server(), Options())  # type: ignore[arg-type]
-    operator.keyed.pending = {STOMP: {ADA: 7, Id(USER, "shop", "bob"): 8}}
+    waiting = operator.keyed.pending[STOMP] = Unapplied()
+    waiting.wait(ADA, 7)
+    waiting.wait(Id(USER, "shop", "bob"), 8)
     operator.keyed.gone(ADA)
-    assert operator.keyed.pending == {STOMP: {Id(USER, "shop", "bob"): 8}}
+    assert waiting.revisions == {Id(USER, "shop", "bob"): 8}
     operator.keyed.gone(STOMP)
     assert operator.keyed.pending == {}
 

@@ -29,6 +29,7 @@ from ..world.cluster import Cluster
 from ..world.resource_cache import ResourceCache, place_of
 from ..world.statuses import Statuses
 from . import address_owners, passcodes
+from .unapplied import Unapplied
 
 log = logging.getLogger("stampede.operator")
 
@@ -43,7 +44,7 @@ class Raced(BrokerError):
 
 
 class EtcdReconciler:
-    """`pending`: by the id of a broker, resources that wait for members to apply their revision, and that revision."""
+    """`pending`: by the id of a broker, resources that wait for members to apply their revision."""
 
     def __init__(
         self, world: ResourceCache, kube: Kube, statuses: Statuses, events: Events, clock: Clock,
@@ -55,7 +56,7 @@ class EtcdReconciler:
         self._events = events
         self._clock = clock
         self._traffic = traffic or Traffic()
-        self.pending: dict[Id, dict[Id, int]] = {}
+        self.pending: dict[Id, Unapplied] = {}
         self._settling: dict[Id, int] = {}
         self.drifts = 0
 
@@ -151,16 +152,15 @@ class EtcdReconciler:
         """Nobody waits any more for members to apply what this resource says; of a StompBroker, what any says to it."""
         self.pending.pop(id, None)
         for waiting in self.pending.values():
-            waiting.pop(id, None)
+            waiting.forget(id)
         self._settling.pop(id, None)
 
     def caught_up(self, broker: Id) -> list[Id]:
-        """Pending resources that every live member has applied now."""
+        """Takes out the pending resources that every live member has applied now: they are to be looked at."""
         cluster, waiting = self._world.clusters.get(broker), self.pending.get(broker)
-        if not waiting or cluster is None or not cluster.members:
+        if waiting is None or cluster is None or not cluster.members:
             return []
-        applied = min(cluster.applied.get(id, 0) for id in cluster.members)
-        return [id for id, revision in waiting.items() if revision <= applied]
+        return waiting.up_to(min(cluster.applied.get(id, 0) for id in cluster.members))
 
     async def sweep(self, broker: Id) -> None:
         """Gives back the keys of resources that are not there any more."""
@@ -273,7 +273,8 @@ class EtcdReconciler:
         revision = entries.revision_of(wanted, cluster.config)
         done = entries.programmed(resource, revision, len(cluster.members), cluster.behind(revision))
         if not done.status:
-            self.pending.setdefault(Id(BROKER, resource.id.namespace, resource.broker), {})[resource.id] = revision
+            broker = Id(BROKER, resource.id.namespace, resource.broker)
+            self.pending.setdefault(broker, Unapplied()).wait(resource.id, revision)
             if done.reason == "Pending" and self._settling.get(resource.id) != revision:
                 self._settling[resource.id] = revision
                 return SETTLE_S
