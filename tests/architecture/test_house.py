@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import collections
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -243,3 +245,36 @@ def test_files_that_the_glossary_names_are_there():
     rooms = {name: None for name in re.findall(r"`(\w+(?:/\w+)+\.py)`", page)}
     assert len(rooms) > 30
     assert [name for name in rooms if not (BROKER / name).is_file()] == []
+
+
+NAMES_A_FILE = re.compile(r"(?<![\w*<{./-])((?:[a-z_]\w*/)*[a-z]\w*\.py)\b")
+NOT_OURS = {"clerk.py", "stomp.py", "sitecustomize.py"}
+"""A client library's, and what a reader of docs/tutorial.md saves as a file."""
+
+
+def prose(path: Path) -> str:
+    """What people read: comments and texts of a module, all of a page."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        return text
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return "\n".join(token.string for token in tokens if token.type in (tokenize.COMMENT, tokenize.STRING))
+
+
+def test_it_sees_the_name_of_a_file():
+    assert NAMES_A_FILE.findall("(edge/a.py), b_c.py. *_pb2.py {name}.py test_<it>.py") == ["edge/a.py", "b_c.py"]
+
+
+def test_files_that_comments_and_docs_name_are_there():
+    """After a renaming they would send the reader to what was called so before."""
+    root = BROKER.parent
+    known = [f"/{path.relative_to(root).as_posix()}" for path in root.rglob("*.py") if ".venv" not in path.parts]
+    ends = {"/".join(name.split("/")[at:]) for name in known for at in range(1, name.count("/") + 1)}
+    pages = [*(root / "docs").rglob("*.md"), root / "README.md", root / "CONTRIBUTING.md"]
+    modules = [path for tree in ("broker", "operator", "pipeline") for path in (root / tree).rglob("*.py")]
+    found = {
+        path.relative_to(root).as_posix(): missing
+        for path in [*pages, *modules]
+        if "_pb2" not in path.name and (missing := set(NAMES_A_FILE.findall(prose(path))) - ends - NOT_OURS)
+    }
+    assert found == {}
