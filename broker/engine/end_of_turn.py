@@ -31,7 +31,7 @@ from .state.slot import EFFECTS, MESSAGES, QUEUES, SHARE, Slot
 
 def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
     """What can go out of this slot in this turn, of QUEUES queues at most. behind: its browsers have looked on."""
-    counters, told = slot.counters, turn.effects
+    counters, told, changed = slot.counters, turn.effects, slot.changed
     # All three bounds count this turn of this slot; `turn.handed` is what other slots of the process have used of it,
     # and SHARE is what is left for the last one, so that none starves.
     before, left = counters.delivered, QUEUES
@@ -46,6 +46,8 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
             costly_selectors.end(slot, turn)
         # Exchanged, not copied: what is touched while these are served comes in the next round.
         touched, slot.touched = slot.touched, {}
+        if changed.on:
+            changed.mark_all(touched)
         # Only to learn what else was touched: it goes to the next turn with the rest.
         if spent:
             rest.update(touched)
@@ -53,6 +55,8 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
         now = iter(touched)
         for queue in now if waited is None else _by_turns(now, waited):
             left -= 1
+            if waited is not None:
+                changed.mark(queue)  # it may have waited since an earlier turn
             if not queue.deleted:
                 if queue.hidden or queue.recurring is not None:
                     _arrived(slot, queue, turn)

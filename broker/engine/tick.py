@@ -55,6 +55,7 @@ def tick(slot: Slot, turn: Turn, most: int = TICKED) -> None:
         if queue.expiry:
             if queue.expiry <= now and queue.swept + SWEEP_MS <= now:
                 sweep(slot, queue, turn)
+                slot.changed.mark(queue)
             else:
                 slot.watch_expiry(queue)
         if queue.pages.stale:

@@ -133,6 +133,7 @@ def confirm(slot: Slot, command: Confirm, turn: Turn) -> None:
     queue.no_longer_delivering(settled)
     # A confirm does not touch the queue, so no dispatch would weigh it.
     queue.weigh(slot.budget.memory)
+    slot.changed.mark(queue)
     if queue.pace is not None:
         queue.pace.settled(consumer, settled)
     if queue.choice is not None and queue.choice.paused:
@@ -156,6 +157,7 @@ def detach(slot: Slot, consumer: Consumer) -> Ledger:
     # With everything that open transactions have set aside: the session's end aborts them (C55).
     messages = consumer.drain()
     queue.no_longer_delivering(len(messages))
+    slot.changed.mark(queue)
     return messages
 
 

@@ -131,6 +131,7 @@ def cancel(slot: Slot, queue: Queue, ids: str, turn: Turn) -> None:
     wanted = {number for word in ids.split() if (number := natural(word)) is not None}
     gone, nbytes = queue.agenda_of().cancel(wanted)
     queue.recurring.doom(wanted.difference(gone))
+    slot.changed.mark(queue)
     if not gone:
         return
     if queue.book is not None:

@@ -164,6 +164,7 @@ def create(
 def bind(slot: Slot, queue: Queue) -> None:
     """Makes the queue known to its address."""
     slot.queues[queue.id] = queue
+    slot.changed.came_or_went(queue)
     if queue.hidden:
         # Not in `slot.addresses`: no client can route to it, and it does not keep an address alive.
         slot.hidden[queue.address, queue.name, queue.routing] = queue
@@ -254,6 +255,7 @@ def unbind(slot: Slot, queue: Queue) -> None:
     """The queue is gone; the address goes with its last queue."""
     queue.delete(slot.budget.memory)
     del slot.queues[queue.id]
+    slot.changed.came_or_went(queue)
     # Of `browsing` and `pending` it is not taken out: whoever comes to it there asks `deleted`, so that no list is
     # searched.
     slot.touched.pop(queue, None)

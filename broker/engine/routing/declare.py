@@ -136,10 +136,12 @@ def _address(slot: Slot, name: str, anew: bool) -> None:
         if not wanted:
             return
         address = slot.addresses[name] = Address(name)
+        slot.changed.address()
         anew = True
     address.declare(wanted)
     if not (wanted or address.queues):
         del slot.addresses[name]
+        slot.changed.address()
     elif anew:
         find_rules(slot, address)
         limits.bound(slot, address)

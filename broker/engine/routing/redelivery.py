@@ -118,6 +118,7 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
             queue.leaving[0].came(turn)
             # It goes on with the next turn (`unfinished`): touched, this very turn would come again and again.
             slot.touched.pop(queue, None)
+            slot.changed.mark(queue)
             return False
     queue.all_back()
     slot.watch_idle(queue, turn.now)

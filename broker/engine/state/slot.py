@@ -41,6 +41,7 @@ from ..queue.wildcard_queues import Patterns
 from .awaiting_commit import Held
 from .budget import Budget
 from .producer_state import Producers
+from .queue_changes import QueueChanges
 from .slot_address import Address
 from .slot_counters import Counters
 from .tx_decisions import Decisions
@@ -80,6 +81,7 @@ class Slot:
     crashed_at    first id after the last unclean start: `dispatched` runs before it are suspect.
     first_id      ids below were given by earlier leaders.
     touched       queues to dispatch at the end of the turn.
+    changed       … that are other than before, for those that look on.
     unfinished    queues with more to hand out than a turn may; at the end of the next one they go on, first first.
     fresh         deliveries beside PIECE, so that no queue gets longer because it is handed out in pieces: as many
                   messages as have entered queues since the dispatch before.
@@ -92,12 +94,12 @@ class Slot:
     prepared      parts of transactions that wait for a decision.    decisions   transactions coordinated here."""
 
     __slots__ = (
-        "addresses", "approved", "booked", "browsing", "budget", "consumers", "copies", "counters", "crashed_at",
-        "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden", "inherited",
-        "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held", "max_held_messages", "most",
-        "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending", "prepared", "pressed",
-        "producers", "queues", "reserved", "rulebook", "seen", "sessions", "stop", "strangers", "subscriptions",
-        "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
+        "addresses", "approved", "booked", "browsing", "budget", "changed", "consumers", "copies", "counters",
+        "crashed_at", "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden",
+        "inherited", "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held",
+        "max_held_messages", "most", "next_id", "next_queue", "number", "overran", "page_bytes", "patterns",
+        "pending", "prepared", "pressed", "producers", "queues", "reserved", "rulebook", "seen", "sessions",
+        "stop", "strangers", "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
     )  # fmt: skip
 
     def __init__(
@@ -133,6 +135,7 @@ class Slot:
         self.approved: set[object] = set()
         """Parts that passed check() in this turn: they may settle what a transaction holds."""
         self.counters = Counters()
+        self.changed = QueueChanges()
         self.producers = Producers()
         self.inherited: dict[int, dict[int, int]] = {}
         self.prepared: dict[str, Prepared] = {}
@@ -314,6 +317,8 @@ class Slot:
         for queue, run, paged in entries:
             # All entries first: one command's messages are seen in all their queues or in none.
             queue.gate.wait(run, paged)
+        if self.changed.on:
+            self.changed.mark_all([queue for queue, _, _ in entries])
         if entries:
             # Accepted, not entered: `fresh` must not count it now, and again when it comes.
             self.entered -= len(entries[0][1].records)
@@ -324,6 +329,7 @@ class Slot:
     def defer_front(self, queue: Queue, runs: Sequence[Run], turn: Turn) -> None:
         """Runs that were in the queue enter the front of its index when what this turn writes is durable."""
         queue.gate.wait_for_pages(runs)
+        self.changed.mark(queue)
         self.pending.append(Held(turn.number, entries=[(queue, run, True) for run in runs], front=True))
 
     def defer_due(self, queue: Queue, turn: Turn) -> None:

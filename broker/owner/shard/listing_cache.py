@@ -2,10 +2,10 @@
 slots of a large broker are at rest between two questions, and a list of 100,000 queues is as dear as its slots.
 
 Rule: a slot is looked at anew whenever `changes` of it has grown since it was looked at, or less is pending: what is
-told is never older than the question. What was found is joined group by group, and a group in which nothing has
-happened is not joined again: what is asked every two seconds costs as much as what has changed meanwhile. QUESTIONS
-answers are kept, each for FORGET_S after it was asked for: they hold on to queues, also to those that are gone. What is
-given up is given back bit by bit.
+told is never older than the question; what such a look reads is its own affair (slot_looks.py). What was found is
+joined group by group, and a group that has found the same is not joined again: what is asked every two seconds costs as
+much as what has changed meanwhile. QUESTIONS answers are kept, each for FORGET_S after it was asked for: they hold on
+to queues, also to those that are gone. What is given up is given back bit by bit.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from broker.engine.state.slot import Slot
 from broker.seams.clock import Later
 
+from .slot_looks import SlotLook
+
 QUESTIONS: Final = 8
 FORGET_S: Final = 10.0
 GROUP: Final = 16
@@ -26,7 +28,7 @@ GROUP: Final = 16
 FREES_S: Final = 0.01
 """Between two steps of giving back."""
 
-Looking = Callable[[Slot], Generator[None, None, Any]]
+Looking = Callable[[Slot], SlotLook]
 Joining = Callable[[Sequence[Any]], Any]
 
 
@@ -57,16 +59,42 @@ class KnownSlot(NamedTuple):
 class KnownGroup(NamedTuple):
     """joined   what was found in its slots."""
 
-    slots: list[KnownSlot]
+    slots: list[Any]
     joined: Any
 
 
-class KnownAnswer(NamedTuple):
-    """Of one question.    at   when it was asked.    joined   the groups."""
+class KnownQuestion:
+    """at   when it was asked.    looks   number of a slot → the slot, and how it is looked at.    groups   what was
+    found; None: nobody has the answer yet.    joined   the groups."""
 
-    at: float
-    groups: list[KnownGroup]
-    joined: Any
+    __slots__ = ("at", "groups", "joined", "looks")
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.looks: dict[int, tuple[Led, SlotLook]] = {}
+        self.groups: list[KnownGroup] | None = None
+        self.joined: Any = None
+
+    def asked(self, at: float) -> None:
+        """Somebody wants to know."""
+        self.at = at
+
+    def answered(self, groups: list[KnownGroup], joined: Any) -> list[KnownGroup]:
+        """What was found. Returns the groups of before that are no more."""
+        before, self.groups, self.joined = self.groups or [], groups, joined
+        return [was for was, now in zip_longest(before, groups) if was is not now and was]
+
+    def look_at(self, led: Led, looking: Looking) -> SlotLook:
+        """How this slot is looked at: one for all that ask."""
+        known = self.looks.get(led.number)
+        if known is None or known[0] is not led:
+            known = self.looks[led.number] = (led, looking(led.shown))
+        return known[1]
+
+    def take_looks(self) -> list[tuple[Led, SlotLook]]:
+        """Takes out how the slots are looked at, to be given back one by one."""
+        looks, self.looks = [*self.looks.values()], {}
+        return looks
 
 
 def _state(led: Led) -> tuple[int, int]:
@@ -80,57 +108,81 @@ class KnownSlots:
         self._now = now
         self._later = later
         self._forgets = False
-        self._known: OrderedDict[bytes, KnownAnswer] = OrderedDict()
+        self._known: OrderedDict[bytes, KnownQuestion] = OrderedDict()
         self._given_up: deque[KnownGroup] = deque()
 
-    def look(self, question: bytes, slots: Iterable[Led], work: Looking, join: Joining) -> Generator[None, None, Any]:
-        """What `work` finds out about each slot, joined, in steps.
+    def look(
+        self, question: bytes, slots: Iterable[Led], looking: Looking, join: Joining
+    ) -> Generator[None, None, Any]:
+        """What is found out about each slot, joined, in steps.
 
-        join   makes one finding of several (of none, too), which is joined with others again. What it is given, and
-        what is returned, is kept: nobody may change it."""
-        before = self._known.get(question)
-        known = _found_before(before)
+        looking   how a slot is looked at for this question.    join   makes one finding of several (of none, too),
+        which is joined with others again. What it is given, and what is returned, is kept: nobody may change it."""
+        known = self._question(question)
+        before = known.groups
+        found_before = _found_before(before)
         groups: list[KnownGroup] = []
         looked = before is None
         for some in _groups(list(slots)):
             after: list[KnownSlot] = []
             for led in some:
-                found = known(led, len(groups), len(after))
+                found = found_before(led, len(groups), len(after))
                 if found is None or found.led is not led or found.state != _state(led):
                     # Begun with what is so now: what happens between the steps makes it old at once.
                     state = _state(led)
-                    found = KnownSlot(led, state, (yield from work(led.shown)))
+                    found = KnownSlot(led, state, (yield from known.look_at(led, looking).again()))
                 after.append(found)
-            old = before.groups[len(groups)] if before is not None and len(groups) < len(before.groups) else None
+            old = before[len(groups)] if before is not None and len(groups) < len(before) else None
             if old is not None and _same(old.slots, after):
                 groups.append(old)
+            elif old is not None and _found_same(old.slots, after):
+                groups.append(KnownGroup(after, old.joined))
             else:
                 looked = True
                 yield  # the join is a step of its own, and so is what is made of it
                 groups.append(KnownGroup(after, join([each.found for each in after])))
             yield
-        if before is None or looked or len(groups) != len(before.groups):
+        if before is None or looked or len(groups) != len(before):
             yield
             joined = join([group.joined for group in groups])
             yield
         else:
-            joined = before.joined
+            joined = known.joined
         if self._later is not None:
-            self._keep(question, KnownAnswer(self._now(), groups, joined))
+            self._give_up(known.answered(groups, joined))
             return joined
-        given_up = deque(groups)  # nobody else has them
+        given_up = deque([*groups, KnownGroup(known.take_looks(), None)])  # nobody else has them
         del groups[:]
         while given_up:
             _give_back(given_up)
             yield
         return joined
 
+    def _question(self, question: bytes) -> KnownQuestion:
+        """It is asked now."""
+        known = self._known.pop(question, None) or KnownQuestion()
+        if self._later is None:
+            return known
+        known.asked(self._now())
+        self._known[question] = known
+        while len(self._known) > QUESTIONS:
+            self._gone(self._known.popitem(last=False)[1])
+        self._forget_soon()
+        return known
+
     def _forget(self) -> None:
         now = self._now()
         for old in [asked for asked, known in self._known.items() if known.at + FORGET_S <= now]:
-            self._give_up(self._known.pop(old).groups)
+            known = self._known.pop(old)
+            if not self._known:
+                for led, _ in known.looks.values():
+                    led.shown.changed.off()
+            self._gone(known)
         self._forgets = False
         self._forget_soon()
+
+    def _gone(self, known: KnownQuestion) -> None:
+        self._give_up([*(known.groups or []), KnownGroup(known.take_looks(), None)])
 
     def _give_up(self, groups: Iterable[KnownGroup]) -> None:
         begins = not self._given_up
@@ -150,15 +202,6 @@ class KnownSlots:
             self._forgets = True
             self._later(FORGET_S, self._forget)
 
-    def _keep(self, question: bytes, found: KnownAnswer) -> None:
-        old = self._known.pop(question, None)
-        self._known[question] = found
-        if old is not None:
-            self._give_up([was for was, now in zip_longest(old.groups, found.groups) if was is not now and was])
-        while len(self._known) > QUESTIONS:
-            self._give_up(self._known.popitem(last=False)[1].groups)
-        self._forget_soon()
-
 
 def _groups(slots: list[Led]) -> Iterable[list[Led]]:
     return [slots[start : start + GROUP] for start in range(0, len(slots), GROUP)]
@@ -173,16 +216,18 @@ def _give_back(given_up: deque[KnownGroup]) -> None:
         given_up.popleft()
 
 
-def _found_before(before: KnownAnswer | None) -> Callable[[Led, int, int], KnownSlot | None]:
+def _found_before(groups: list[KnownGroup] | None) -> Callable[[Led, int, int], KnownSlot | None]:
     """What was found in a slot before, by where it would stand if the slots were the same: nearly always they are, and
     to list all of them by number is dearer than what most questions cost."""
-    groups = before.groups if before is not None else []
     by_number: dict[int, KnownSlot] = {}
 
     def known(led: Led, group: int, at: int) -> KnownSlot | None:
+        if not groups:
+            return None
         if group < len(groups) and at < len(groups[group].slots) and groups[group].slots[at].led is led:
-            return groups[group].slots[at]
-        if groups and not by_number:
+            found: KnownSlot = groups[group].slots[at]
+            return found
+        if not by_number:
             by_number.update((each.led.number, each) for one in groups for each in one.slots)
         return by_number.get(led.number)
 
@@ -191,3 +236,7 @@ def _found_before(before: KnownAnswer | None) -> Callable[[Led, int, int], Known
 
 def _same(before: Sequence[KnownSlot], after: Sequence[KnownSlot]) -> bool:
     return len(before) == len(after) and all(map(is_, before, after))
+
+
+def _found_same(before: Sequence[KnownSlot], after: Sequence[KnownSlot]) -> bool:
+    return len(before) == len(after) and all([was.found is now.found for was, now in zip(before, after, strict=True)])

@@ -39,8 +39,9 @@ from broker.engine.state.tx_parts import Prepared
 from broker.engine.state.why_queue_waits import why
 from broker.seams.clock import Clock, Later
 
-from .kept import Counts, SideBySide, kept_of_slot, queues_of, side_by_side
+from .kept import Counts, SideBySide, kept_of_slot, side_by_side
 from .listing_cache import KnownSlots
+from .slot_looks import AddressesLook, Anew, QueueListLook, SlotLook, TotalsLook
 
 if TYPE_CHECKING:
     from .shard import Shard
@@ -114,25 +115,13 @@ class Views:
         for engine in self._led():
             yield engine.shown
 
-    def _chosen(
-        self,
-        question: Question,
-        of: Callable[[Slot], Iterator[list[tuple[Slot, T]]]],
-        value: Callable[[tuple[Slot, T]], Any],
-        name: Callable[[tuple[Slot, T]], tuple[Any, ...]],
-        keep: Callable[[tuple[Slot, T]], bool] | None,
-    ) -> Generator[None, None, Page[tuple[Slot, T]]]:
+    def _page(
+        self, question: Question, look: Callable[[Slot, Ask], SlotLook]
+    ) -> Generator[None, None, Page[tuple[Slot, Any]]]:
         """A page of a long list: the best of each slot, and of these the best."""
         ask = _ask(question)
-
-        def best(slot: Slot) -> Generator[None, None, Page[tuple[Slot, T]]]:
-            return choose(of(slot), ask, value, name, keep)
-
-        def join(pages: Sequence[Page[tuple[Slot, T]]]) -> Page[tuple[Slot, T]]:
-            return merged(pages, ask)
-
-        page: Page[tuple[Slot, T]] = yield from self._known.look(
-            msgspec.json.encode(question), self._led(), best, join
+        page: Page[tuple[Slot, Any]] = yield from self._known.look(
+            msgspec.json.encode(question), self._led(), lambda slot: look(slot, ask), lambda pages: merged(pages, ask)
         )  # fmt: skip
         return page
 
@@ -158,8 +147,7 @@ class Views:
             if not at % PIECE:
                 yield
 
-        def keep(entry: tuple[Slot, Queue]) -> bool:
-            queue = entry[1]
+        def keep(queue: Queue) -> bool:
             return queue.routing is Routing.ANYCAST and queue.name == queue.address and bool(known.find(queue.name))
 
         return (yield from self._some_queues(question, keep, _name_row))
@@ -167,17 +155,11 @@ class Views:
     def _some_queues(
         self,
         question: Question,
-        keep: Callable[[tuple[Slot, Queue]], bool] | None,
+        keep: Callable[[Queue], bool] | None,
         row: Callable[[Slot, Queue], dict[str, Any]],
     ) -> Work:
         value = queue_views.QUEUE_VALUES[question["sort"]]
-        page = yield from self._chosen(
-            question,
-            _queues_of,
-            lambda entry: value(entry[1]),
-            lambda entry: (entry[1].name, entry[1].address, entry[0].number),
-            keep,
-        )
+        page = yield from self._page(question, lambda slot, ask: QueueListLook(slot, ask, value, keep))
         return (yield from _listed(page, row))
 
     def addresses(self, question: Question) -> Work:
@@ -190,13 +172,19 @@ class Views:
             address = entry[1]
             return part in address.name and (allowed is None or allowed(address.name))
 
-        page = yield from self._chosen(
-            question,
-            lambda slot: _pieces(slot, list(slot.addresses.values()), PIECE),
-            lambda entry: value(entry[1]),
-            lambda entry: (entry[1].name, entry[0].number),
-            keep if part or allowed is not None else None,
-        )
+        def look(slot: Slot, ask: Ask) -> SlotLook:
+            def work() -> Generator[None, None, Page[tuple[Slot, Address]]]:
+                return choose(
+                    _pieces(slot, list(slot.addresses.values()), PIECE),
+                    ask,
+                    lambda entry: value(entry[1]),
+                    lambda entry: (entry[1].name, entry[0].number),
+                    keep if part or allowed is not None else None,
+                )
+
+            return AddressesLook(slot, work)
+
+        page = yield from self._page(question, look)
         answer = yield from _listed(page, queue_views.address_row)
         if question.get("names"):
             return answer
@@ -255,7 +243,7 @@ class Views:
 
     def totals(self, _: Question) -> Work:
         """Counts of everything, and what the slots have done since the start."""
-        sums, done = yield from self._known.look(b"totals", self._led(), _sums, _added)
+        sums, done = yield from self._known.look(b"totals", self._led(), TotalsLook, _added)
         messages = sums["waiting"] + sums["delivering"] + sums["scheduled"]
         journal = self._shard.journal
         disk = {"bytes": journal.disk_bytes(), "free": journal.free_bytes, "space": journal.space.name.lower()}
@@ -274,7 +262,8 @@ class Views:
             self._shard.full_makers.told(question["full"], question["holds"])
         fronts = question["fronts"]
         found: SideBySide = yield from self._known.look(
-            msgspec.json.encode(["kept", fronts]), self._led(), lambda slot: _alone(slot, fronts), side_by_side
+            msgspec.json.encode(["kept", fronts]), self._led(),
+            lambda slot: Anew(lambda: _alone(slot, fronts)), side_by_side,
         )  # fmt: skip
         sums, untold = yield from found.together()
         return {"kept": sums, "untold": untold}
@@ -288,12 +277,6 @@ def busy_addresses(shard: Shard) -> Iterator[dict[str, Any] | None]:
 
 def _alone(slot: Slot, fronts: Mapping[str, str]) -> Generator[None, None, Sequence[Counts]]:
     return [(yield from kept_of_slot(slot, fronts))]
-
-
-def _queues_of(slot: Slot) -> Iterator[list[tuple[Slot, Queue]]]:
-    """All that an address leads to."""
-    for some in queues_of(slot):
-        yield [(slot, queue) for queue in some if not queue.hidden]
 
 
 def _pieces(slot: Slot, entries: list[T], most: int) -> Iterator[list[tuple[Slot, T]]]:
@@ -310,7 +293,7 @@ def _pieces(slot: Slot, entries: list[T], most: int) -> Iterator[list[tuple[Slot
 
 
 def _added(parts: Sequence[tuple[dict[str, int], dict[str, int]]]) -> tuple[dict[str, int], dict[str, int]]:
-    """What _sums() says, of several slots."""
+    """What TotalsLook says, of several slots."""
     sums, done = dict.fromkeys(_SUMS, 0), dict.fromkeys(Counters.__slots__, 0)
     for its, did in parts:
         for name, count in its.items():
@@ -319,31 +302,6 @@ def _added(parts: Sequence[tuple[dict[str, int], dict[str, int]]]) -> tuple[dict
             if count:
                 done[name] += count
     return sums, done
-
-
-def _sums(slot: Slot) -> Generator[None, None, tuple[dict[str, int], dict[str, int]]]:
-    """Of a slot: what is there, and what it has done since the start."""
-    seen = waiting = delivering = scheduled = paused = nbytes = 0
-    for some in queues_of(slot):
-        for queue in some:
-            if queue.hidden:
-                continue
-            seen += 1
-            pages = queue.pages
-            # queue_views.waiting() and scheduled() in line, as in messages().
-            waiting += queue.count + queue.far + pages.count + queue.gate.entries
-            delivering += queue.delivering
-            scheduled += queue.delayed.count
-            if queue.agenda is not None:
-                scheduled += queue.agenda.count
-            paused += queue.paused
-            nbytes += queue.nbytes + pages.nbytes
-        yield
-    sums = {
-        "addresses": len(slot.addresses), "consumers": len(slot.consumers), "queues": seen, "waiting": waiting,
-        "delivering": delivering, "scheduled": scheduled, "paused": paused, "bytes": nbytes,
-    }  # fmt: skip
-    return sums, {name: getattr(slot.counters, name) for name in Counters.__slots__}
 
 
 def _name_row(_: Slot, queue: Queue) -> dict[str, Any]:
@@ -373,7 +331,7 @@ def _allowed(question: Question) -> Callable[[str], bool] | None:
     return first_said([(pattern, bool(allowed)) for pattern, allowed in may], question.get("delimiter", "."))
 
 
-def _queue_filter(question: Question) -> Callable[[tuple[Slot, Queue]], bool] | None:
+def _queue_filter(question: Question) -> Callable[[Queue], bool] | None:
     tests: list[Callable[[Queue], bool]] = []
     if part := question.get("q"):
         tests.append(lambda queue: part in queue.name)
@@ -397,9 +355,8 @@ def _queue_filter(question: Question) -> Callable[[tuple[Slot, Queue]], bool] | 
     if not tests and allowed is None:
         return None
     if allowed is None and len(tests) == 1:
-        only = tests[0]
-        return lambda entry: only(entry[1])
-    return lambda entry: all(test(entry[1]) for test in tests) and (allowed is None or allowed(entry[1].address))
+        return tests[0]
+    return lambda queue: all(test(queue) for test in tests) and (allowed is None or allowed(queue.address))
 
 
 def _equals(value: Callable[[Queue], bool], wanted: bool) -> Callable[[Queue], bool]:

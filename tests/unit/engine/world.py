@@ -16,6 +16,8 @@ from broker.engine.messages.runs import copy
 from broker.engine.state.log_group import grouped
 from tests.harness.queues import stats
 
+from .watched import Watched
+
 ANYCAST, MULTICAST, UNSET = Routing.ANYCAST, Routing.MULTICAST, Routing.UNSET
 AUTO, CLIENT, INDIVIDUAL = AckMode.AUTO, AckMode.CLIENT, AckMode.INDIVIDUAL
 
@@ -64,6 +66,7 @@ class World:
         """Of a decision whose messages had to be read back, in a turn of its own."""
         self.reads = 0
         """Positions read back since the last start."""
+        self.watched = Watched()
 
     # ── turning the crank ──────────────────────────────────────────────────────────────────────────
 
@@ -108,6 +111,7 @@ class World:
         self.appended += turn.appends
         self.fetches += turn.fetches
         self.effects += turn.effects
+        self.watched.check(self.engine)
         if self.auto_commit:
             self.settle_down()
         return self.effects[before:]
