@@ -450,7 +450,7 @@ class OwnerProcess(ClusterProcess):
 
     def _on_stopped(self, why: str) -> None:
         """The shard has failed. Before others lead what it led, the slot that is to blame has a note of it."""
-        slot = self.shard.culprit
+        slot = self.shard.slot_at_fault
         if slot == NOBODY or not self.joined:
             self.fail(why)
             return

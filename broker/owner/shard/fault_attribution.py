@@ -6,8 +6,8 @@ what it wanted logged cannot be written, the record is a variable there.
 
 # Example. An ACK makes the engine of slot 9 divide by zero; the traceback, from the outside in:
 #     Shard._run_turn → TurnCommands.carry_out → Engine.handle (self: engine 9) → settle → ZeroDivisionError
-# culprit() walks all of it and keeps the innermost engine: 9. Where an engine calls into another one (a dead letter),
-# the inner one is at work. If it is a record that cannot be written, the last frame with a `record` says whose:
+# slot_at_fault() walks all of it and keeps the innermost engine: 9. Where an engine calls into another one (a dead
+# letter), the inner one is at work. Of a record that cannot be written the last frame with a `record` says whose:
 # Appender.append. The slot is told to the controller, which keeps count: a slot that stops its leaders one by one
 # goes into quarantine.
 #
@@ -43,7 +43,7 @@ def step_of(frame: FrameType | None) -> FrameType | None:
     return found
 
 
-def culprit(error: BaseException) -> int:
+def slot_at_fault(error: BaseException) -> int:
     """The slot whose engine was at work, or whose record was, when it was thrown; NOBODY: none."""
     found = NOBODY
     traceback = error.__traceback__

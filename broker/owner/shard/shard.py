@@ -57,7 +57,7 @@ from ..transactions.transact import Crossing, carry_moves
 from . import failure_answers
 from .asked_steps import AskedSteps, Step, decided
 from .effect_listeners import Listener, tell_blamed
-from .fault_attribution import NOBODY, culprit
+from .fault_attribution import NOBODY, slot_at_fault
 from .full_makers import FullMakers
 from .lone_turn import LoneTurns
 from .memory_pressure import Pressure
@@ -105,7 +105,7 @@ class Shard:
         self.journal = journal
         self.stats = ShardStats()
         self.stopped = ""
-        self.culprit = NOBODY
+        self.slot_at_fault = NOBODY
         """The slot whose engine has thrown, if that is why it stopped."""
         self.engines: dict[int, Engine] = {}
         self._budget = Budget(settings.engine.max_queues, memory, settings.engine.timed_queues)
@@ -555,7 +555,7 @@ class Shard:
         """Nobody expected that: what an engine knows is worth nothing any more."""
         log.critical("slot owner failed; restart replays the journal", exc_info=error)
         if not self.stopped:
-            self.culprit = culprit(error)
+            self.slot_at_fault = slot_at_fault(error)
         # Nothing is written any more. In a cluster the next leader goes on from the log; alone, a restart does.
         self._stop(f"internal error: {type(error).__name__}")
 

@@ -23,7 +23,7 @@ def test_the_command_that_stopped_it_is_refused_and_what_came_with_it_is_asked_e
         world.shard.submit([publish(1, "q"), publish(2, "poison"), publish(3, "q")])
         world.run()
     assert "KeyError" in world.shard.stopped
-    assert world.shard.culprit == SLOT
+    assert world.shard.slot_at_fault == SLOT
     assert refusals(world) == [(5, 2, Code.INTERNAL)]
     world.shard.submit([publish(4, "q")])
     world.run()

@@ -9,7 +9,7 @@ import pytest
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.engine.engine import Engine
-from broker.owner.shard.fault_attribution import NOBODY, culprit
+from broker.owner.shard.fault_attribution import NOBODY, slot_at_fault
 from tests.unit.engine.world import run_of
 from tests.unit.owner.lifecycle_world import SLOT, World
 
@@ -46,7 +46,7 @@ def test_the_slot_to_blame_is_named_wherever_its_engine_throws(monkeypatch, capl
         else:
             world.shard.submit([publish(1, "q")])
         world.wait(1)
-    assert (world.shard.culprit, "KeyError" in world.shard.stopped) == (SLOT, True)
+    assert (world.shard.slot_at_fault, "KeyError" in world.shard.stopped) == (SLOT, True)
 
 
 def test_the_slot_to_blame_is_named_where_its_record_cannot_be_written(monkeypatch, caplog):
@@ -59,13 +59,13 @@ def test_the_slot_to_blame_is_named_where_its_record_cannot_be_written(monkeypat
     with caplog.at_level(logging.CRITICAL):
         world.shard.submit([publish(1, "q")])
         world.wait(1)
-    assert world.shard.culprit == SLOT and world.shard.stopped
+    assert world.shard.slot_at_fault == SLOT and world.shard.stopped
 
 
 def test_what_no_engine_has_thrown_is_no_slots_fault():
     with pytest.raises(KeyError) as caught:
         {}["no engine"]
-    assert culprit(caught.value) == NOBODY
+    assert slot_at_fault(caught.value) == NOBODY
     world = World().leading()
     world.shard.fail("journal: gone")
-    assert world.shard.culprit == NOBODY
+    assert world.shard.slot_at_fault == NOBODY

@@ -248,7 +248,7 @@ def test_an_engine_that_throws_stops_the_owner_and_who_sent_it_is_told(monkeypat
     monkeypatch.setattr(Engine, "handle", throws)
     effects = owner.at_once(message(seq=8))
     assert [(type(effect), effect.session, effect.seq) for effect in effects or ()] == [(Refused, 9, 8)]
-    assert owner.stopped and owner.shard.culprit is not None
+    assert owner.stopped and owner.shard.slot_at_fault is not None
     assert owner.at_once(message()) is None
 
 
