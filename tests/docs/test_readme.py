@@ -63,7 +63,7 @@ def test_links_lead_somewhere():
 def test_the_tour_names_files_that_exist():
     tour = (ROOT / "docs" / "tour.md").read_text()
     named = set(re.findall(r"(?<![\w/])((?:\w+/)*\w+\.py)\b", tour))
-    files = [*(ROOT / "broker").rglob("*.py"), *(ROOT / "operator").rglob("*.py")]
+    files = [path for tree in ("broker", "operator", "tests") for path in (ROOT / tree).rglob("*.py")]
     found = {"/".join(path.parts[-n:]) for path in files for n in range(1, 5)}
     assert len(named) > 30
     assert named - found == set()
