@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 
 PIECE = 8
-"""Entries looked at in one piece: 4 µs, or 100 where no cache holds them any more (loop_watchdog.portion)."""
+"""Entries looked at in one piece: some µs, or many where no cache holds them any more (loop_watchdog.portion)."""
 ROWS = 8
 """Entries of a page that are described in one piece."""
 MOST = 500

@@ -3,7 +3,8 @@
 They travel beside the batches of a stream: nobody's commands wait for them, and one that is lost with its stream is
 answered as such. The process that is asked works an answer out in steps, with the loop's others in between.
 
-Rule: questions and answers are JSON that nobody here looks into. Must not know what can be asked.
+Rule: questions and answers are JSON; of a question one field is read here, whether an operator waits for its answer.
+Must not know what can be asked.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.loop_watchdog import portion
+from broker.seams.read_turns import UNHURRIED
 
 log = logging.getLogger("stampede.link")
 
@@ -83,15 +85,20 @@ class OperatorAnswers:
                 self._tell(send, ask.id, b"", "it is not ready, or has too much to answer; ask again")
                 continue
             try:
-                work = self._view(msgspec.json.decode(ask.question))
+                question = msgspec.json.decode(ask.question)
+                work = self._view(question)
+                # Portions get longer the longer somebody waits.
+                since = None if UNHURRIED in question else self._now()
             except (ValueError, KeyError, TypeError) as error:
                 self._tell(send, ask.id, b"", f"it does not know this question: {error}")
                 continue
             # Bounded per owner: an answer may look at 100,000 queues, in steps.
             self._under_way[edge] += 1
-            self._step(edge, work, ask.id, send, self._now())
+            self._step(edge, work, ask.id, send, since)
 
-    def _step(self, edge: str, work: Generator[None, None, dict[str, Any]], id: int, send: Tell, since: float) -> None:
+    def _step(
+        self, edge: str, work: Generator[None, None, dict[str, Any]], id: int, send: Tell, since: float | None
+    ) -> None:
         try:
             portion(work, self._now, since)
         except StopIteration as end:

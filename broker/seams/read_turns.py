@@ -8,13 +8,27 @@ read before it each time. An idle broker is read as fast as it goes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Generator
+from typing import Any, Final
 
+from .loop_watchdog import portion
+
+UNHURRIED: Final = "unhurried"
+"""Field of a question (JSON): nobody waits for the answer, it is asked again and again."""
 IN_USE_S: Final = 30e-6
 """An iteration of the loop that took longer had other work than reads."""
 REST_S: Final = 0.001
 """The shortest that a loop's timer can; a step of a read is about a third of it."""
+
+
+async def in_portions(work: Generator[Any, None, Any], now: Callable[[], float], since: float | None = None) -> Any:
+    """What the work returns, with turns of the loop between its portions. since: see portion()."""
+    while True:
+        try:
+            portion(work, now, since)
+        except StopIteration as end:
+            return end.value
+        await asyncio.sleep(0)
 
 
 class ReadTurns:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ import msgspec
 
 from broker.core.errors import RefusedError
 from broker.seams.loop_watchdog import StepKindStats, portion
-from broker.seams.read_turns import ReadTurns
+from broker.seams.read_turns import UNHURRIED, ReadTurns
 
 from . import audit
 from .access import SAFE, Gate, Who
@@ -33,8 +32,6 @@ _log = logging.getLogger("stampede.admin")
 MAX_BODY = 1024 * 1024
 """Bytes of the body of a request."""
 DRY_RUN = "dry_run"
-_UNHURRIED: ContextVar[bool] = ContextVar("unhurried", default=False)
-"""What this task asks nobody waits for: it is looked at again and again."""
 DOTS = (".", "..")
 """What a URL cannot name."""
 
@@ -50,7 +47,11 @@ class Call:
     noted: dict[str, Any] = field(default_factory=dict)
     """What else the audit log says of it, by the handler: what was before, what is now. With DRY_RUN: nothing."""
     watched: bool = False
-    """It is asked again and again for who looks on: nobody turns its pages."""
+    """It is asked again and again for who looks on: nobody waits for it, or turns its pages."""
+
+    def asks(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The question that the handler has, with what this call says of it."""
+        return question | {UNHURRIED: True} if self.watched else question
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -114,7 +115,6 @@ class Caller:
 
     async def ask(self, op: ApiOp, who: Who, path: dict[str, str], query: dict[str, Any]) -> Any:
         """What a GET answers, or the document of its problem."""
-        _UNHURRIED.set(True)
         try:
             return await op.handler(Call(who, path, query, {}, watched=True))
         except Exception as error:
@@ -131,9 +131,9 @@ class Caller:
 
         return handle
 
-    async def work(self, work: Work) -> Answer:
-        """Carries it out with turns of the loop in between."""
-        steps, unhurried = self._steps, _UNHURRIED.get()
+    async def work(self, work: Work, unhurried: bool = False) -> Answer:
+        """Carries it out with turns of the loop in between. unhurried: it gives way to everything else."""
+        steps = self._steps
         since = None if unhurried else steps.now()
         try:
             while True:

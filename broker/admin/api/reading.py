@@ -13,6 +13,7 @@ from typing import Any
 from broker.core.strict_numbers import natural
 from broker.engine.address.address_settings import first_said
 from broker.owner.shard.views import SORTS
+from broker.seams.read_turns import UNHURRIED
 
 from .access import Who
 from .calls import ApiOp, Call, Caller, named
@@ -101,24 +102,24 @@ class Reading:
     # ── handlers ───────────────────────────────────────────────────────────────────────────────────
 
     async def overview(self, call: Call) -> Any:
-        answers, missing = await self._owners.ask({"kind": "totals"})
-        clients, silent = await self.of_clients({"kind": "clients"})
+        answers, missing = await self._owners.ask(call.asks({"kind": "totals"}))
+        clients, silent = await self.of_clients(call.asks({"kind": "clients"}))
         return {
             **self._node.about(), "messaging": summed(answers), "clients": summed(clients),
             "missing": named([*missing, *silent]),
         }  # fmt: skip
 
     async def queues(self, call: Call) -> Any:
-        return await self._list("queues", call.who, call.query)
+        return await self._list("queues", call, call.query)
 
     async def subscriptions(self, call: Call) -> Any:
-        return await self._list("queues", call.who, {**call.query, "type": "subscription"})
+        return await self._list("queues", call, {**call.query, "type": "subscription"})
 
     async def addresses(self, call: Call) -> Any:
-        return await self._list("addresses", call.who, call.query)
+        return await self._list("addresses", call, call.query)
 
     async def consumers(self, call: Call) -> Any:
-        return await self._list("consumers", call.who, call.query)
+        return await self._list("consumers", call, call.query)
 
     async def queue(self, call: Call) -> Any:
         rows, missing = await self.find(call.who, call.path["queue"])
@@ -127,10 +128,10 @@ class Reading:
     async def queue_consumers(self, call: Call) -> Any:
         rows, _ = await self.find(call.who, call.path["queue"])
         where = {"queue": rows[0]["name"], "address": rows[0]["address"]}
-        return await self._list("consumers", call.who, {**call.query, **where})
+        return await self._list("consumers", call, {**call.query, **where})
 
     async def connections(self, call: Call) -> Any:
-        asked = question("connections", call.query)
+        asked = call.asks(question("connections", call.query))
         return listed(asked, *await self.of_clients(asked))
 
     async def connection(self, call: Call) -> Any:
@@ -144,11 +145,11 @@ class Reading:
         if answer is None:
             raise unknown("connection", id, "it has ended; GET connections lists those of now")
         asked = {"limit": 500, "sort": "consumer", "session": number, "edge": answer["edge"]}
-        found = await self._list("consumers", call.who, asked)
+        found = await self._list("consumers", call, asked)
         return {**answer, "consumers": found["items"]}
 
     async def acceptors(self, call: Call) -> Any:
-        answers, missing = await self.of_clients({"kind": "acceptors"})
+        answers, missing = await self.of_clients(call.asks({"kind": "acceptors"}))
         rows: dict[str, Answer] = {}
         for row in [row for answer in answers for row in answer["rows"]]:
             known = rows.setdefault(row["name"], {**row, "connections": 0})
@@ -165,7 +166,7 @@ class Reading:
         return {"items": rows, "total": len(rows), "next": None, "missing": []}
 
     async def transactions(self, call: Call) -> Any:
-        return await self._list("transactions", call.who, call.query)
+        return await self._list("transactions", call, call.query)
 
     def one_client(self, kind: str, id: int, edge: str | None, **more: Any) -> dict[str, Any]:
         """The question about one connection; without `edge` it is one of this process."""
@@ -178,7 +179,7 @@ class Reading:
         if edge and (elsewhere is None or not elsewhere.own_name):
             raise unknown("edge", edge, "this broker has no edges with names: leave it out")
         mine = elsewhere is None or not edge or edge == elsewhere.own_name
-        own = [await self._caller.work(self._clients.answer(asked))] if mine else []
+        own = [await self._work(asked)] if mine else []
         if elsewhere is None or (edge and mine):
             return own, []
         others, missing = await elsewhere.ask(asked)
@@ -188,7 +189,10 @@ class Reading:
         """Of all that have an API of their own: the processes of `serve --edges` have none."""
         if asked.get("edge") or self._elsewhere is None or self._elsewhere.own_name:
             return await self.of_clients(asked)
-        return [await self._caller.work(self._clients.answer(asked))], []
+        return [await self._work(asked)], []
+
+    async def _work(self, asked: dict[str, Any]) -> Answer:
+        return await self._caller.work(self._clients.answer(asked), UNHURRIED in asked)
 
     # ── what others need as well ───────────────────────────────────────────────────────────────────
 
@@ -232,8 +236,8 @@ class Reading:
         """May he manage it."""
         return who.may is None or first_said(who.may, self._delimiter)(address)
 
-    async def _list(self, kind: str, who: Who, values: dict[str, Any]) -> dict[str, Any]:
-        asked = self._for(who, question(kind, values))
+    async def _list(self, kind: str, call: Call, values: dict[str, Any]) -> dict[str, Any]:
+        asked = call.asks(self._for(call.who, question(kind, values)))
         answers, missing = await self._owners.ask(asked)
         return listed(asked, answers, missing)
 

@@ -11,6 +11,7 @@ from broker.admin.desk.desk import Desk
 from broker.config.settings import AdminSettings
 from broker.seams.clock import Clock
 from broker.seams.loop_watchdog import StepKindStats
+from broker.seams.read_turns import UNHURRIED
 
 from .access import Gate
 from .actions import Acting
@@ -54,7 +55,7 @@ class LocalOwners:
 
     async def ask(self, question: Question) -> tuple[list[Answer], list[Missing]]:
         assert self.caller is not None
-        return [await self.caller.work(self._views(question))], []
+        return [await self.caller.work(self._views(question), UNHURRIED in question)], []
 
 
 class Api:

@@ -81,11 +81,13 @@ async function queue(name) {
   const groups = dead.groups.filter((g) => g.address);
   const paused = told.parts.every((p) => p.paused);
   const sum = (field) => told.parts.reduce((total, p) => total + p[field], 0);
+  const makers = [...new Set(told.parts.map((p) => p.maker).filter(Boolean))];
   return [
     el("h1", {}, name), missing(told),
     el("div", { class: "cards" }, card("messages", count(sum("messages"))), card("waiting", count(sum("waiting"))),
       card("unacknowledged", count(sum("delivering"))), card("not due yet", count(sum("scheduled"))), card("consumers", count(sum("consumers"))),
       card("bytes", bytes(sum("bytes")))),
+    makers.length ? el("p", {}, `Counts for ${makers.map((maker) => `user ${maker}`).join(", ")} (edge.quotas).`) : [],
     el("h2", {}, "Why is nothing delivered?"), told.parts.map((p) => el("ul", { class: "why" }, p.why.map((w) => el("li", {}, w)))),
     el("div", { class: "bar" },
       paused ? el("button", { onclick: () => act(() => api("POST", `${at}/resume`, {}), () => "resumed") }, "Resume")

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, Final, Protocol
 
 from broker.seams.clock import Clock
+from broker.seams.read_turns import in_portions
 
-from ..api.ports import Owners
+from ..api.ports import Answer, Owners
 
 log = logging.getLogger("stampede.admin")
 
@@ -36,8 +37,8 @@ MOST_FULL: Final = 1_000
 """Users of whom owners are told that they may keep no more."""
 HOLDS: Final = 4
 """So many looks long that is so, unless told otherwise."""
-PIECE: Final = 500
-"""Users or rows gone through in one step."""
+PIECE: Final = 8
+"""Users or rows gone through in one piece (loop_watchdog.portion)."""
 KeptCounts = Mapping[str, Sequence[int]]
 """user:NAME or host:NAME → what is kept of it, by KeptResource (edge/quotas/quotas.py)."""
 
@@ -56,8 +57,8 @@ class KeptCounting(Protocol):
         ...
 
     def counted_users(self) -> Sequence[str]: ...
-    def keeps(self, kept: KeptCounts) -> Iterator[None]:
-        """In steps."""
+    def keeps(self, kept: KeptCounts) -> Generator[None, None, None]:
+        """In pieces."""
         ...
 
 
@@ -128,15 +129,8 @@ class KeptQuotas:
             self._warn("untold", f"edge.quotas does not count what {untold} users have made: there are too many")
         else:
             self._told.discard("untold")
-        sums: dict[str, list[int]] = {}
-        for answer in answers:
-            for seen, (who, counts) in enumerate(answer["kept"].items(), 1):
-                had = sums.get(who)
-                sums[who] = counts if had is None else [one + more for one, more in zip(had, counts, strict=True)]
-                if not seen % PIECE:
-                    await asyncio.sleep(0)
-        for _ in self._counting.keeps(sums):
-            await asyncio.sleep(0)
+        sums = await in_portions(_summed(answers), self._clock.monotonic)
+        await in_portions(self._counting.keeps(sums), self._clock.monotonic)
         self._heard = True
         if self._apart is not None:
             self._apart.keeps(sums)
@@ -163,15 +157,31 @@ class KeptQuotas:
         return sorted(users)[:MOST_USERS]
 
     async def _fronts_of(self, users: Sequence[str]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for seen, user in enumerate(users, 1):
-            found.update(dict.fromkeys(self._fronts(user), user))
-            if not seen % PIECE:
-                await asyncio.sleep(0)
-        return found
+        def work() -> Generator[None, None, dict[str, str]]:
+            found: dict[str, str] = {}
+            for seen, user in enumerate(users, 1):
+                found.update(dict.fromkeys(self._fronts(user), user))
+                if not seen % PIECE:
+                    yield
+            return found
+
+        fronts: dict[str, str] = await in_portions(work(), self._clock.monotonic)
+        return fronts
 
     def _warn(self, what: str, text: str) -> None:
         """Once, until it is over."""
         if what not in self._told:
             self._told.add(what)
             log.warning("%s", text)
+
+
+def _summed(answers: Sequence[Answer]) -> Generator[None, None, dict[str, list[int]]]:
+    """What all owners keep together."""
+    sums: dict[str, list[int]] = {}
+    for answer in answers:
+        for seen, (who, counts) in enumerate(answer["kept"].items(), 1):
+            had = sums.get(who)
+            sums[who] = counts if had is None else [one + more for one, more in zip(had, counts, strict=True)]
+            if not seen % PIECE:
+                yield
+    return sums

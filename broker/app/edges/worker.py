@@ -38,8 +38,8 @@ from broker.rpc.framed import FramedDialer
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import number, token
 from broker.seams.files import temporary_file
-from broker.seams.loop_watchdog import portion
 from broker.seams.memory import growth
+from broker.seams.read_turns import UNHURRIED, in_portions
 from broker.seams.stream import Ended
 
 from ..process import process
@@ -175,8 +175,7 @@ class EdgeWorker:
         elif kind == "counted":
             return edge.quotas.counted_users()
         elif kind == "kept":
-            for _ in edge.quotas.keeps(about):
-                await asyncio.sleep(0)
+            await in_portions(edge.quotas.keeps(about), self.clock.monotonic)
         elif kind == "metrics":
             return [(each.name, each.kind, each.help, each.samples) for each in self._metrics(edge)]
         elif kind == "clients":
@@ -202,13 +201,9 @@ class EdgeWorker:
     async def _answer(self, question: Any) -> Any:
         """Of an operator about connections, with turns of the loop in between."""
         assert self._clients is not None
-        work, since = self._clients.answer(question), self.clock.monotonic()
-        while True:
-            try:
-                portion(work, self.clock.monotonic, since)
-            except StopIteration as end:
-                return end.value
-            await asyncio.sleep(0)
+        work = self._clients.answer(question)
+        since = None if UNHURRIED in question else self.clock.monotonic()
+        return await in_portions(work, self.clock.monotonic, since)
 
     def _parted(self, why: Ended) -> None:
         if not self._stopping:

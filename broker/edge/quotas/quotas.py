@@ -20,7 +20,7 @@ sessions, nor how edges talk to each other.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -35,8 +35,8 @@ from .meters import Meter, Tally, Way
 
 MOST_TOLD: Final = 200
 """Entries that metrics tell of."""
-PIECE: Final = 500
-"""Users or hosts gone through in one step."""
+PIECE: Final = 8
+"""Users or hosts gone through in one piece (loop_watchdog.portion)."""
 MOST_USERS: Final = 5000
 """Users of whom is known what is kept of them: those who came last."""
 
@@ -410,7 +410,7 @@ class Quotas:
         if len(self._users) > MOST_USERS:
             del self._users[next(iter(self._users))]
 
-    def keeps(self, kept: Mapping[str, Sequence[int]]) -> Iterator[None]:
+    def keeps(self, kept: Mapping[str, Sequence[int]]) -> Generator[None, None, None]:
         """So much all owners keep together: user:NAME or host:NAME → by KeptResource. Who is not named has nothing. In
         steps; what is said meanwhile is of before, or of now."""
         self._kept = kept

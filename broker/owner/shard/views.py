@@ -38,6 +38,7 @@ from broker.engine.state.slot_counters import Counters
 from broker.engine.state.tx_parts import Prepared
 from broker.engine.state.why_queue_waits import why
 from broker.seams.clock import Clock, Later
+from broker.seams.read_turns import UNHURRIED
 
 from .kept import Counts, SideBySide, kept_of_slot, side_by_side
 from .listing_cache import KnownSlots
@@ -121,7 +122,7 @@ class Views:
         """A page of a long list: the best of each slot, and of these the best."""
         ask = _ask(question)
         page: Page[tuple[Slot, Any]] = yield from self._known.look(
-            msgspec.json.encode(question), self._led(), lambda slot: look(slot, ask), lambda pages: merged(pages, ask)
+            _asked(question), self._led(), lambda slot: look(slot, ask), lambda pages: merged(pages, ask)
         )  # fmt: skip
         return page
 
@@ -306,6 +307,11 @@ def _added(parts: Sequence[tuple[dict[str, int], dict[str, int]]]) -> tuple[dict
 
 def _name_row(_: Slot, queue: Queue) -> dict[str, Any]:
     return {"name": queue.name}
+
+
+def _asked(question: Question) -> bytes:
+    """What it is known by: it is the same one, whether somebody waits for the answer or not."""
+    return msgspec.json.encode({name: value for name, value in question.items() if name != UNHURRIED})
 
 
 def _ask(question: Question) -> Ask:

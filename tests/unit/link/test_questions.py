@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import count
+from types import SimpleNamespace
+
+import msgspec
 
 from broker.core.address import Routing
 from broker.core.commands import Act, Manage
 from broker.link.codec.command_codec import put_command, read_commands
 from broker.link.questions import MOST, SHARE, Asked, OperatorAnswers
 from broker.rpc.v1 import link_pb2 as pb
+from broker.seams.loop_watchdog import PORTION_S
+from broker.seams.read_turns import UNHURRIED
 
 
 class Pair:
@@ -54,6 +59,29 @@ def test_answers_come_in_any_order_with_others_in_between():
     assert pair.got == [] and len(pair.steps) == 2
     pair.run()
     assert pair.got == [(b'{"kind":"short"}', ""), (b'{"kind":"long"}', "")]
+
+
+def test_portions_get_longer_the_longer_somebody_waits_and_not_where_nobody_does():
+    clock, portions = SimpleNamespace(now=0.0), []
+
+    def slow(question):
+        for _ in range(5000):
+            clock.now += PORTION_S / 2
+            yield
+        return {"kind": "slow"}
+
+    for more in ({}, {UNHURRIED: True}):
+        clock.now, pair = 0.0, Pair()
+        pair.answers = OperatorAnswers(pair.steps.append, lambda: clock.now)
+        pair.answers.open(slow)
+        pair.ask(msgspec.json.encode({"kind": "slow", **more}))
+        taken = 0
+        while pair.steps:
+            pair.steps.popleft()()
+            taken += 1
+        assert pair.got == [(b'{"kind":"slow"}', "")]
+        portions.append(taken)
+    assert portions[1] >= 5000 // 3 and portions[0] < portions[1] * 0.75, portions
 
 
 def test_what_cannot_be_answered_is_said(caplog):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker.admin.api.calls import ApiOp, Call, Caller
+from broker.admin.api.server import LocalOwners
 from broker.client import connect
 from broker.seams.loop_watchdog import PORTION_S, Steps
 from tests.harness.api import Api, running
@@ -45,8 +46,11 @@ async def test_what_is_watched_gives_way_and_what_is_asked_does_not():
             yield
         return {"done": True}
 
-    async def handler(_: Call) -> Any:
-        return await caller.work(work())
+    owners = LocalOwners(lambda question: work())
+    owners.caller = caller
+
+    async def handler(call: Call) -> Any:
+        return (await owners.ask(call.asks({"kind": "totals"})))[0][0]
 
     async def next_turn() -> None:
         rests.append(clock.now)
