@@ -100,7 +100,7 @@ class Followers:
         self.body_io = body_io
         self.home: FollowerHome
         self.seeded = 0
-        self.later = later
+        self._later = later
         self._tick_s = settings.ping_ms / 1000
         self._dead_after_s = settings.dead_after_ms / 1000
         # Promises are not written down. A process that comes back does not know what it promised, so for so long it
@@ -343,7 +343,7 @@ class Followers:
     def _tick(self) -> None:
         if self._stopped:
             return
-        self.later(self._tick_s, self._tick)
+        self._later(self._tick_s, self._tick)
         now = self.clock.monotonic()
         slept = stood_still(self._ticked, now, self._tick_s)
         self._ticked = now

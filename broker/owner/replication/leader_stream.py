@@ -1,7 +1,6 @@
 """One leader's stream, at the follower's end: takes what it sends, and says when it is on the disk.
 
-Rule: in order, and STEP units of it in one step of the loop, however much the leader sends at once. What an
-acknowledgement or a promise does not cover any more has been said before it.
+Rule: in order. What an acknowledgement or a promise does not cover any more has been said before it.
 Whether a leader counts for a slot is decided in follower.py.
 """
 
@@ -11,8 +10,6 @@ Whether a leader counts for a slot is decided in follower.py.
 #                since it counts at A at once
 #     append 7   items 39 and 40 of 9: into the journal, and to the standby. "acked 7" when the disk has them
 #     append 8   an item of 4 cannot be read: "broken 4", and A begins anew with 4 alone. 8 is acknowledged all the same
-#     append 9   256 new queues of slot 4, some 40 µs each: 64 are applied, then the rest of the loop has its turn, and
-#                so on; what A sends meanwhile, a ping too, waits behind it. "acked 9" comes once, after the last one
 #     ping       answered with a promise: for so long nothing of what is followed on this stream is led here (I8)
 #     epoch 6    C says on a stream of its own that it leads 9: 9 leaves this stream, A hears "stale", and what A still
 #                sends of 9 is passed over (I2)
@@ -20,11 +17,10 @@ Whether a leader counts for a slot is decided in follower.py.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from struct import error as StructError
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -40,10 +36,6 @@ from .catchup import bodies_of
 from .replica_check import Found, QueueState, packed
 
 log = logging.getLogger("stampede.owner")
-
-STEP: Final = 64
-"""Units of one step of the loop: an item is one, of 10 to 50 µs, and one more for each 16 KiB of it. Counted in work,
-not in time: a history of the simulator must come out the same each time."""
 
 
 class FollowedLog(Protocol):
@@ -72,7 +64,6 @@ class FollowerSide(Protocol):
 
     clock: Clock
     body_io: Io
-    later: Callable[[float, Callable[[], None]], Any]
 
     def hello(self, stream: LeaderStream, hello: pb.Hello) -> str: ...
     def accepts(self, stream: LeaderStream, slot: int, epoch: int) -> bool: ...
@@ -104,12 +95,6 @@ class LeaderStream:
         self._promise_s = 0.0
         self._checksum = 0
         self._over = False
-        self._cut = False
-        """What is left waits for a step of its own."""
-        self._under_way: tuple[pb.Append, int] | None = None
-        """An Append of which so many items have been looked at."""
-        self._behind: deque[bytes] = deque()
-        """What has come behind it: a leader's window at most (peer.WINDOW_BYTES)."""
         self._bodies = IncomingBodies(user.journal.blobs, user.body_io, self._acknowledge_body, self._failed)
 
     def excuse(self, slept: float, now: float) -> None:
@@ -120,14 +105,6 @@ class LeaderStream:
         if self._over:
             return
         self.heard = self._user.clock.monotonic()
-        if self._cut:
-            self._behind.append(data)
-        else:
-            self._carry_out(data, STEP)
-            self._cuts()
-
-    def _carry_out(self, data: bytes, left: int) -> int:
-        """The units of this step that are left then."""
         try:
             message = pb.ToFollower.FromString(data)
         except DecodeError:
@@ -140,7 +117,7 @@ class LeaderStream:
         if not self.owner:
             self._hello(message.hello if what == "hello" else pb.Hello(), what == "hello")
         elif what == "append":
-            return self._append(message.append, 0, left)
+            self._append(message.append)
         elif what == "ping":
             self._ping(message.ping)
         elif what == "leads":
@@ -157,12 +134,9 @@ class LeaderStream:
             self._user.resigned(message.resign.slot, self, message.resign.epoch)
         else:
             self._close(refusal(Code.BAD_COMPONENT_MESSAGE))
-        return left - 1
 
     def on_closed(self, why: Ended) -> None:
         self._over = True
-        self._under_way = None
-        self._behind.clear()
         self._bodies.abort()
         self._user.closed(self, why)
 
@@ -245,55 +219,27 @@ class LeaderStream:
 
     # ── items ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _append(self, append: pb.Append, at: int, left: int) -> int:
-        """From its item `at` on, `left` units of it: the rest waits for a step of its own, and what comes meanwhile
-        behind it. What is left of the units."""
-        slots, items = append.slots, append.items
-        end = min(len(slots), len(items))
-        while at < end and left > 0:
-            data = items[at]
-            left -= 1 + (len(data) >> 14)
-            self._item(slots[at], data)
-            at += 1
-        self._under_way = (append, at) if at < end else None
-        if self._under_way is not None:
-            return 0
+    def _append(self, append: pb.Append) -> None:
+        journal, slots = self._user.journal, self.slots
+        for slot, data in zip(append.slots, append.items, strict=False):
+            # Others on this stream go on: one slot's trouble is not the stream's.
+            if slot not in slots:
+                continue  # said so before: stale, broken, or not followed any more
+            try:
+                self._check_bodies(data)
+                changes = journal.append_item(slot, data, self._checksum)
+            except NewerRelease as error:
+                # Before BadItem, of which it is one: what is here is good, and only a newer release of this process
+                # can go on.
+                self._broken(slot, refusal(Code.WRONG_RELEASE, str(error)), Code.WRONG_RELEASE)
+                continue
+            except (BadItem, StructError) as error:
+                self._broken(slot, str(error))
+                continue
+            self._user.apply(slot, changes)
         # Also when a slot of it was passed over: the leader has been told so before, on the same stream, and takes
         # the acknowledgement as one of the others.
         self._acknowledge(append.seq)
-        return left
-
-    def _go_on(self) -> None:
-        """The next step: of the Append under way, and of what has come behind it."""
-        self._cut = False
-        left = STEP
-        if self._under_way is not None:
-            left = self._append(*self._under_way, left)
-        while self._behind and left > 0 and not self._over:
-            left = self._carry_out(self._behind.popleft(), left)
-        self._cuts()
-
-    def _cuts(self) -> None:
-        if (self._under_way is not None or self._behind) and not self._over:
-            self._cut = True
-            self._user.later(0, self._go_on)
-
-    def _item(self, slot: int, data: bytes) -> None:
-        # Others on this stream go on: one slot's trouble is not the stream's.
-        if slot not in self.slots:
-            return  # said so before: stale, broken, or not followed any more
-        try:
-            self._check_bodies(data)
-            changes = self._user.journal.append_item(slot, data, self._checksum)
-        except NewerRelease as error:
-            # Before BadItem, of which it is one: what is here is good, and only a newer release of this process can
-            # go on.
-            self._broken(slot, refusal(Code.WRONG_RELEASE, str(error)), Code.WRONG_RELEASE)
-            return
-        except (BadItem, StructError) as error:
-            self._broken(slot, str(error))
-            return
-        self._user.apply(slot, changes)
 
     def _seed(self, seed: pb.Seed) -> None:
         user, slot = self._user, seed.slot
