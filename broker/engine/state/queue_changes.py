@@ -58,7 +58,10 @@ class QueueChanges:
             self.mark(queue)
 
     def came_or_went(self, queue: Queue) -> None:
-        """The queue has: there it counts as changed."""
+        """The queue has: there it counts as changed. A hidden one is shown nowhere, and a COMMIT over several slots
+        makes one in each."""
+        if queue.hidden:
+            return
         self.addresses += 1
         self.mark(queue)
 
@@ -90,5 +93,7 @@ class QueueChanges:
 
     def off(self) -> None:
         """Nobody looks on."""
+        # What was seen up to here has a mark of before whatever begins next: all that goes unmarked is between the two.
+        self.count += 1
         self.on = False
         self._marks = {}

@@ -4,8 +4,8 @@ slots of a large broker are at rest between two questions, and a list of 100,000
 Rule: a slot is looked at anew whenever `changes` of it has grown since it was looked at, or less is pending: what is
 told is never older than the question; what such a look reads is its own affair (slot_looks.py). What was found is
 joined group by group, and a group that has found the same is not joined again: what is asked every two seconds costs as
-much as what has changed meanwhile. QUESTIONS answers are kept, each for FORGET_S after it was asked for: they hold on
-to queues, also to those that are gone. What is given up is given back bit by bit.
+much as what has changed meanwhile. QUESTIONS answers are kept, each for FORGET_S after it was given, or LONGER times as
+long as it took: they hold on to queues, also to those that are gone. What is given up is given back bit by bit.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from .slot_looks import SlotLook
 
 QUESTIONS: Final = 8
 FORGET_S: Final = 10.0
+LONGER: Final = 12
+"""A console rests ten times as long as an answer took (admin/api/streams/events.py): forgotten by then, each would be
+worked out as if it were the first."""
 GROUP: Final = 16
 """Slots whose findings are joined in one step: a page of each is 500 entries at most."""
 FREES_S: Final = 0.01
@@ -64,20 +67,26 @@ class KnownGroup(NamedTuple):
 
 
 class KnownQuestion:
-    """at   when it was asked.    looks   number of a slot → the slot, and how it is looked at.    groups   what was
-    found; None: nobody has the answer yet.    joined   the groups."""
+    """until   when it is forgotten.    asking   so many wait for the answer.    looks   number of a slot → the slot,
+    and how it is looked at.    groups   what was found; None: nobody has the answer yet.    joined   the groups."""
 
-    __slots__ = ("at", "groups", "joined", "looks")
+    __slots__ = ("asking", "groups", "joined", "looks", "until")
 
     def __init__(self) -> None:
-        self.at = 0.0
+        self.until = 0.0
+        self.asking = 0
         self.looks: dict[int, tuple[Led, SlotLook]] = {}
         self.groups: list[KnownGroup] | None = None
         self.joined: Any = None
 
-    def asked(self, at: float) -> None:
+    def asked(self) -> None:
         """Somebody wants to know."""
-        self.at = at
+        self.asking += 1
+
+    def told(self, at: float, took: float) -> None:
+        """Somebody knows, or does not want to know any more."""
+        self.asking -= 1
+        self.until = at + max(FORGET_S, LONGER * took)
 
     def answered(self, groups: list[KnownGroup], joined: Any) -> list[KnownGroup]:
         """What was found. Returns the groups of before that are no more."""
@@ -90,6 +99,18 @@ class KnownQuestion:
         if known is None or known[0] is not led:
             known = self.looks[led.number] = (led, looking(led.shown))
         return known[1]
+
+    def marks(self, led: Led) -> bool:
+        """Does it need marks of changes in this slot."""
+        known = self.looks.get(led.number)
+        return known is not None and known[0] is led and known[1].marks
+
+    def take_moved(self, slots: list[Led]) -> list[tuple[Led, SlotLook]]:
+        """Takes out how slots are looked at that are not among these: they are led here no more."""
+        if len(self.looks) <= len(slots):
+            return []
+        here = {led.number for led in slots}
+        return [self.looks.pop(number) for number in [*self.looks] if number not in here]
 
     def take_looks(self) -> list[tuple[Led, SlotLook]]:
         """Takes out how the slots are looked at, to be given back one by one."""
@@ -119,11 +140,23 @@ class KnownSlots:
         looking   how a slot is looked at for this question.    join   makes one finding of several (of none, too),
         which is joined with others again. What it is given, and what is returned, is kept: nobody may change it."""
         known = self._question(question)
+        if self._later is None:
+            return (yield from self._looked(known, list(slots), looking, join))
+        began = self._now()
+        known.asked()
+        try:
+            return (yield from self._looked(known, list(slots), looking, join))
+        finally:
+            known.told(self._now(), self._now() - began)
+
+    def _looked(
+        self, known: KnownQuestion, slots: list[Led], looking: Looking, join: Joining
+    ) -> Generator[None, None, Any]:
         before = known.groups
         found_before = _found_before(before)
         groups: list[KnownGroup] = []
         looked = before is None
-        for some in _groups(list(slots)):
+        for some in _groups(slots):
             after: list[KnownSlot] = []
             for led in some:
                 found = found_before(led, len(groups), len(after))
@@ -149,7 +182,7 @@ class KnownSlots:
         else:
             joined = known.joined
         if self._later is not None:
-            self._give_up(known.answered(groups, joined))
+            self._give_up([*known.answered(groups, joined), *self._left(known.take_moved(slots))])
             return joined
         given_up = deque([*groups, KnownGroup(known.take_looks(), None)])  # nobody else has them
         del groups[:]
@@ -163,7 +196,6 @@ class KnownSlots:
         known = self._known.pop(question, None) or KnownQuestion()
         if self._later is None:
             return known
-        known.asked(self._now())
         self._known[question] = known
         while len(self._known) > QUESTIONS:
             self._gone(self._known.popitem(last=False)[1])
@@ -172,17 +204,20 @@ class KnownSlots:
 
     def _forget(self) -> None:
         now = self._now()
-        for old in [asked for asked, known in self._known.items() if known.at + FORGET_S <= now]:
-            known = self._known.pop(old)
-            if not self._known:
-                for led, _ in known.looks.values():
-                    led.shown.changed.off()
-            self._gone(known)
+        for old in [asked for asked, known in self._known.items() if known.until <= now and not known.asking]:
+            self._gone(self._known.pop(old))
         self._forgets = False
         self._forget_soon()
 
     def _gone(self, known: KnownQuestion) -> None:
-        self._give_up([*(known.groups or []), KnownGroup(known.take_looks(), None)])
+        self._give_up([*(known.groups or []), *self._left(known.take_looks())])
+
+    def _left(self, looks: list[tuple[Led, SlotLook]]) -> list[KnownGroup]:
+        """These slots are looked at so no more. Where nobody else needs marks of changes none are made."""
+        for led, look in looks:
+            if look.marks and not any(known.marks(led) for known in self._known.values()):
+                led.shown.changed.off()
+        return [KnownGroup(looks, None)] if looks else []
 
     def _give_up(self, groups: Iterable[KnownGroup]) -> None:
         begins = not self._given_up

@@ -30,13 +30,18 @@ Work = Generator[None, None, Any]
 
 
 class SlotLook(Protocol):
-    """again()   what is found out, in steps. Who gets it changes nothing of it."""
+    """again()   what is found out, in steps. Who gets it changes nothing of it.    marks   it needs to know which
+    queues have changed."""
+
+    marks: bool
 
     def again(self) -> Work: ...
 
 
 class Anew:
     """Everything is read each time."""
+
+    marks = False
 
     def __init__(self, work: Callable[[], Work]) -> None:
         self._work = work
@@ -47,6 +52,8 @@ class Anew:
 
 class AddressesLook:
     """Everything is read where an address, or a queue of one, came or went: nothing else is asked of addresses."""
+
+    marks = False
 
     def __init__(self, slot: Slot, work: Callable[[], Work]) -> None:
         self._slot = slot
@@ -65,6 +72,8 @@ class AddressesLook:
 
 class QueuesLook:
     """What has changed is read again. What of it, and what that makes, is said by _begin(), _read() and _made()."""
+
+    marks = True
 
     def __init__(self, slot: Slot) -> None:
         self._slot = slot

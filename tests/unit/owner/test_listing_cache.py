@@ -180,3 +180,72 @@ def test_nothing_is_held_for_longer_than_somebody_asks(monkeypatch):
         looks.ask(question)
     assert list(looks.known._known) == [b"b", b"c"]
     assert looks.timers.count(looks.known._forget) == 1
+
+
+def test_slots_that_have_moved_away_are_not_held():
+    """Engines of slots that are led elsewhere stayed as long as their question was asked: for days."""
+    looks = Looks(4)
+    looks.ask()
+    gone = looks.slots.pop()
+    looks.ask()
+    (known,) = looks.known._known.values()
+    assert gone.number not in known.looks and len(known.looks) == 3
+    looks.free()
+    assert not looks.known._given_up
+
+
+def test_what_takes_long_is_remembered_until_it_may_be_asked_again():
+    """A console rests ten times as long as an answer took."""
+    looks = Looks(2)
+
+    def slow() -> None:
+        looks.now += 4
+
+    looks.ask(between=slow)
+    took = looks.now
+    looks.now += 10 * took + 2
+    looks.timers.pop()()
+    assert looks.known._known and looks.ask() and looks.seen == [], "nothing has happened, so nothing is read"
+
+
+def test_a_question_under_way_is_not_forgotten():
+    looks = Looks(2)
+    slow = looks.known.look(b"q", iter(looks.slots), looks.looking, looks.join)
+    next(slow)
+    looks.now += 100 * FORGET_S
+    looks.timers.pop()()
+    with pytest.raises(StopIteration):
+        while True:
+            next(slow)
+    assert looks.ask() == [0, 1] and looks.seen == [], "what the slow one has read is there"
+
+
+class Marking(Anew):
+    marks = True
+
+
+def test_changes_are_marked_as_long_as_one_question_needs_it_and_no_longer():
+    """Quotas ask each second for ever, and need no marks: they had them made after one look of a console."""
+    looks = Looks(2)
+    marking: Any = SimpleNamespace(kind=Anew)
+
+    def looking(slot: Any) -> Anew:
+        if marking.kind.marks:
+            slot.changed.begin()
+        return marking.kind(lambda: looks.work(slot))
+
+    looks.looking = looking  # type: ignore[method-assign]
+    looks.ask(b"quotas")
+    marking.kind = Marking
+    looks.ask(b"console")
+    looks.ask(b"other console")
+    looks.now += FORGET_S / 2
+    looks.ask(b"quotas")
+    looks.ask(b"console")
+    looks.now += FORGET_S / 2
+    looks.known._forget()
+    assert set(looks.known._known) == {b"quotas", b"console"} and all(slot.shown.changed.on for slot in looks.slots)
+    looks.now += FORGET_S / 2
+    looks.ask(b"quotas")
+    looks.known._forget()
+    assert set(looks.known._known) == {b"quotas"} and not any(slot.shown.changed.on for slot in looks.slots)
