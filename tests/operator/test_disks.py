@@ -49,8 +49,9 @@ async def test_another_class_is_for_disks_that_are_made_from_then_on(bench):
     status, reason, message = bench.statuses.condition("DisksPlaced")
     assert (status, reason) == ("False", "OtherStorageClass")
     assert "than fast: data-stomp-owner-0 (slow), " in message and "docs/runbooks/disks.md" in message
-    # The event of its end has it made anew.
+    # The event of its end has it made anew. What was said of the claims is true in between: it had been taken back.
     await bench.workloads.broker(moved)
+    assert bench.statuses.condition("DisksPlaced")[1] == "OtherStorageClass"
     assert template(bench)["storageClassName"] == "fast" and workload(bench)["spec"]["template"] == pods
     assert template(bench)["resources"]["requests"]["storage"] == "20Gi"
     bench.server.writes.clear()
@@ -61,6 +62,20 @@ async def test_another_class_is_for_disks_that_are_made_from_then_on(bench):
     bench.server.classes = ["fast"] * 3
     await bench.workloads.broker(moved)
     assert bench.statuses.condition("DisksPlaced")[:2] == ("True", "Placed")
+
+
+async def test_what_was_said_of_claims_stands_while_a_write_is_refused(bench):
+    """Claims are not looked at behind a refusal: that says nothing of where they are."""
+    await bench.workloads.broker(bench.put(BROKER))
+    bench.server.claims, bench.server.classes = ["10Gi"] * 3, ["slow"] * 3
+    moved = bench.put(BROKER, **storage(storageClassName="fast"))
+    await bench.workloads.broker(moved)
+    told = bench.statuses.condition("DisksPlaced")
+    moved.raw["status"] = bench.statuses.said
+    bench.server.refuses = {"StatefulSet": 403}
+    await bench.workloads.broker(moved)
+    assert bench.statuses.condition("Accepted")[:2] == ("False", "Refused")
+    assert bench.statuses.condition("DisksPlaced") == told
 
 
 async def test_disks_that_cannot_grow_where_they_are_can_be_moved(bench):

@@ -73,6 +73,15 @@ def is_true(resource: Resource, type: str) -> bool:
     return any(one["type"] == type and one["status"] == "True" for one in resource.status.get("conditions", []))
 
 
+def stood(resource: Resource, type: str) -> Condition | None:
+    """What the status says now: for what could not be looked at this time. None: nothing."""
+    for one in resource.status.get("conditions", []):
+        if one["type"] == type:
+            status = {"True": True, "False": False}.get(one["status"])
+            return Condition(type, status, one["reason"], one["message"])
+    return None
+
+
 def since(resource: Resource, type: str, now: float) -> float:
     """Since when the condition is True, of whatever generation; `now`: it is not."""
     true = (one for one in resource.status.get("conditions", []) if one["type"] == type and one["status"] == "True")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from typing import Final
 
 from ..kube.kube import Kube, KubeError
 from ..spec import names
@@ -21,6 +22,9 @@ from .owners import Scaling
 
 log = logging.getLogger("stampede.operator")
 
+PLACED: Final = "DisksPlaced"
+"""The condition: claims of all owners are of the class that the spec says."""
+
 
 class Disks:
     def __init__(self, kube: Kube) -> None:
@@ -30,31 +34,30 @@ class Disks:
         self, resource: Resource, spec: BrokerSpec, live: Table | None, step: Scaling, keeping: Collection[str] | None
     ) -> Condition | None:
         """Claims as the spec has them, as far as that takes nothing away; those of removed owners go if that is wanted:
-        such an owner kept nothing. keeping: owners that have copies of slots, None: nobody knows (etcd is away, or was
-        not read yet). What there is to say of classes, None = nothing. Raises KubeError, ConfigError."""
-        if live is None:
-            return None
+        such an owner kept nothing. live: the StatefulSet; None: it is being made, and claims are only looked at.
+        keeping: owners that have copies of slots, None: nobody knows (etcd is away, or was not read yet). What there is
+        to say of classes, None = nothing. Raises KubeError, ConfigError."""
         storage, name = spec.owners.storage, resource.id.name
+        if live is None:
+            claims = await self._claims(resource) if storage.storage_class_name else []
+            elsewhere = {claim["metadata"]["name"]: _class_of(claim) for claim in claims if _leaves(name, spec, claim)}
+            return _placed(storage.storage_class_name, elsewhere) if claims else None
         gone = step.reason == "" and int(live.get("status", {}).get("replicas", 0)) <= spec.owners.replicas
         delete = storage.when_scaled == "Delete" and gone and keeping is not None
         size = owners.quantity(storage.size)
-        selector = ",".join(f"{key}={value}" for key, value in names.selector(name, "owner").items())
-        answer = await self._kube.read_list("v1", "PersistentVolumeClaim", resource.id.namespace, selector)
-        elsewhere: dict[str, str] = {}
+        elsewhere = {}
         failed: KubeError | None = None
-        for claim in answer["items"]:
-            claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+        for claim in await self._claims(resource):
             claim_name = claim["metadata"]["name"]
-            ordinal = names.ordinal_of(name, claim_name.removeprefix(f"{names.DATA_CLAIM}-"))
+            ordinal = _ordinal(name, claim)
             if ordinal is None:
                 continue
             if ordinal >= spec.owners.replicas and delete and names.owner_pod(name, ordinal) not in (keeping or ()):
                 log.info("claim %s of a removed owner is deleted", claim_name)
                 await self._kube.delete(claim)
                 continue
-            there = claim["spec"].get("storageClassName", "")
-            if named := storage.storage_class_name not in ("", there) and ordinal < spec.owners.replicas:
-                elsewhere[claim_name] = there
+            if named := _leaves(name, spec, claim):
+                elsewhere[claim_name] = _class_of(claim)
             small = owners.quantity(claim["spec"]["resources"]["requests"]["storage"]) < size
             try:
                 await self._go_with(resource, claim, storage.when_deleted == "Delete")
@@ -67,6 +70,12 @@ class Disks:
         if failed is not None:
             raise failed
         return _placed(storage.storage_class_name, elsewhere) if storage.storage_class_name else None
+
+    async def _claims(self, resource: Resource) -> list[Table]:
+        """Raises KubeError."""
+        selector = ",".join(f"{key}={value}" for key, value in names.selector(resource.id.name, "owner").items())
+        answer = await self._kube.read_list("v1", "PersistentVolumeClaim", resource.id.namespace, selector)
+        return [claim | {"apiVersion": "v1", "kind": "PersistentVolumeClaim"} for claim in answer["items"]]
 
     async def _go_with(self, resource: Resource, claim: Table, goes: bool) -> None:
         """Whether it goes with the StompBroker. Raises KubeError."""
@@ -114,10 +123,27 @@ def _template(live: Table) -> Table:
     return found
 
 
+def _ordinal(broker: str, claim: Table) -> int | None:
+    """Of the owner that it is of; None: of none."""
+    return names.ordinal_of(broker, claim["metadata"]["name"].removeprefix(f"{names.DATA_CLAIM}-"))
+
+
+def _class_of(claim: Table) -> str:
+    found: str = claim["spec"].get("storageClassName", "")
+    return found
+
+
+def _leaves(broker: str, spec: BrokerSpec, claim: Table) -> bool:
+    """It is of an owner that stays, and of another class than the spec says."""
+    ordinal = _ordinal(broker, claim)
+    wanted = spec.owners.storage.storage_class_name
+    return ordinal is not None and ordinal < spec.owners.replicas and wanted not in ("", _class_of(claim))
+
+
 def _placed(wanted: str, elsewhere: dict[str, str]) -> Condition:
     """elsewhere: claim → its class."""
     if not elsewhere:
-        return Condition("DisksPlaced", True, "Placed", f"of StorageClass {wanted}")
+        return Condition(PLACED, True, "Placed", f"of StorageClass {wanted}")
     named = ", ".join(f"{claim} ({there or 'none'})" for claim, there in sorted(elsewhere.items())[:5])
     why = f"of another StorageClass than {wanted}: {named}; move one owner after the other (docs/runbooks/disks.md)"
-    return Condition("DisksPlaced", False, "OtherStorageClass", why)
+    return Condition(PLACED, False, "OtherStorageClass", why)

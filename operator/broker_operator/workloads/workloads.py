@@ -18,7 +18,7 @@ from ..kube.applying import Applier, Taken
 from ..kube.events import NORMAL, Events, Told
 from ..kube.kube import Kube, KubeError
 from ..spec import bridges, names
-from ..spec.conditions import REFUSED_AGAIN_S, Condition, is_true, new_status, paused, ready, rfc3339, since
+from ..spec.conditions import REFUSED_AGAIN_S, Condition, is_true, new_status, paused, ready, rfc3339, since, stood
 from ..spec.model import AcceptorSpec, BrokerSpec, Resource, Table
 from ..spec.names import Id
 from ..world import connection_counts, entries, templates
@@ -28,7 +28,7 @@ from ..world.resource_cache import ResourceCache
 from ..world.statuses import Statuses
 from . import edges, owners, pod_waits, rolling, saying
 from .certificates import Certificates
-from .disks import Disks, outgrown
+from .disks import PLACED, Disks, outgrown
 from .owners import Scaling, Versions
 from .rebalancing import Rebalancing
 from .rolling import Roll
@@ -123,7 +123,9 @@ class Workloads:
         if live is None and self._world.unsure(resource):
             await self._say_broker(resource, spec, cluster, Scaling(0), accepted, image)
             return REFUSED_AGAIN_S
-        placed, rolled = None, None
+        rolled = None
+        # Where a write is refused before claims were looked at, what was said of them still stands.
+        placed = stood(resource, PLACED) if spec.owners.storage.storage_class_name else None
         try:
             if cluster is not None:
                 await _cordon(cluster, step)
