@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.harness.api import login, running
-
-
-@pytest.fixture
-async def api(tmp_path):
-    async with running(tmp_path) as api:
-        yield api
 
 
 async def test_pages_of_others_are_refused_before_anything_else(api):

@@ -9,14 +9,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from broker.client import ClientError, connect
-from tests.harness.api import Api, running
+from tests.harness.api import Api
 from tests.harness.waiting import eventually
-
-
-@pytest.fixture
-async def api(tmp_path):
-    async with running(tmp_path) as api:
-        yield api
 
 
 async def bodies(api: Api, queue: str) -> list[str]:

@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from broker.admin.api.access import Who
 from broker.admin.api.ports import Missing
 from broker.admin.api.reading import ADDRESSES, Reading
 from broker.client import connect
-from tests.harness.api import Api, running
-
-
-@pytest.fixture
-async def api(tmp_path):
-    async with running(tmp_path) as api:
-        yield api
-
-
-async def send(api: Api, queue: str, count: int, **headers: str) -> None:
-    async with connect(api.url) as client:
-        for n in range(count):
-            await client.send(
-                queue,
-                f"{n}",
-                {"destination-type": "ANYCAST", "n": str(n), "persistent": "true", **headers},
-                receipt=True,
-            )
-
-
-async def depth(api: Api, queue: str) -> int:
-    return sum([part["messages"] for part in (await api.get(f"/queues/{queue}"))["parts"]])
+from tests.harness.admin_messages import depth, send
+from tests.harness.api import running
 
 
 async def test_messages_are_paged_filtered_and_previewed(api):

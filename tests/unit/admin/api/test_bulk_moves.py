@@ -13,33 +13,13 @@ from broker.admin.api.actions import Acting
 from broker.admin.desk import bulk_moves
 from broker.client import connect
 from broker.core.message import Run
+from tests.harness.admin_messages import depth, send
 from tests.harness.api import Api, running
 from tests.harness.waiting import eventually
 
 
-@pytest.fixture
-async def api(tmp_path):
-    async with running(tmp_path) as api:
-        yield api
-
-
-async def send(api: Api, queue: str, count: int, **headers: str) -> None:
-    async with connect(api.url) as client:
-        for n in range(count):
-            await client.send(
-                queue,
-                f"{n}",
-                {"destination-type": "ANYCAST", "n": str(n), "persistent": "true", **headers},
-                receipt=True,
-            )
-
-
 async def bodies(api: Api, queue: str) -> list[str]:
     return [row["body"] for row in (await api.get(f"/queues/{queue}/messages", limit=200))["items"]]
-
-
-async def depth(api: Api, queue: str) -> int:
-    return sum([part["messages"] for part in (await api.get(f"/queues/{queue}"))["parts"]])
 
 
 async def dead(api: Api, queue: str, count: int) -> None:

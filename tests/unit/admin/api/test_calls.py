@@ -11,26 +11,8 @@ import pytest
 
 from broker.admin.api.calls import ApiOp, Call, Caller
 from broker.admin.api.server import LocalOwners
-from broker.client import connect
 from broker.seams.loop_watchdog import PORTION_S, Steps
-from tests.harness.api import Api, running
-
-
-@pytest.fixture
-async def api(tmp_path):
-    async with running(tmp_path) as api:
-        yield api
-
-
-async def send(api: Api, queue: str, count: int, **headers: str) -> None:
-    async with connect(api.url) as client:
-        for n in range(count):
-            await client.send(
-                queue,
-                f"{n}",
-                {"destination-type": "ANYCAST", "n": str(n), "persistent": "true", **headers},
-                receipt=True,
-            )
+from tests.harness.admin_messages import depth, send
 
 
 async def test_what_is_watched_gives_way_and_what_is_asked_does_not():
@@ -61,10 +43,6 @@ async def test_what_is_watched_gives_way_and_what_is_asked_does_not():
     assert await handler(Call(None, {}, {}, {})) == {"done": True} and rests == []  # type: ignore[arg-type]
     told = await asyncio.create_task(caller.ask(op, None, {}, {}))  # type: ignore[arg-type]
     assert told == {"done": True} and len(rests) == 11, "before each portion"
-
-
-async def depth(api: Api, queue: str) -> int:
-    return sum([part["messages"] for part in (await api.get(f"/queues/{queue}"))["parts"]])
 
 
 async def test_what_cannot_be_done_is_named_with_the_fix(api):

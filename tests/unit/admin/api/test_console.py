@@ -7,17 +7,10 @@ import re
 import pytest
 
 from broker.admin.console import policy
-from tests.harness.api import running
 
 SCRIPTS = [f"/console/{name}.js" for name in (
     "stomp", "try", "queue", "plots", "lists", "cluster", "editing", "console",
 )]  # fmt: skip
-
-
-@pytest.fixture
-async def api(tmp_path):
-    async with running(tmp_path) as api:
-        yield api
 
 
 async def get(api, path: str) -> tuple[str, str]:

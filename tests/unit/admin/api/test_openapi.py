@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.harness.api import running
-
-
-@pytest.fixture
-async def api(tmp_path):
-    async with running(tmp_path) as api:
-        yield api
-
 
 async def test_the_document_says_what_there_is_and_nothing_else(api):
     """Answers of every other test are held against it as well (tests/harness/api.py)."""

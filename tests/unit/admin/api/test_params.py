@@ -6,21 +6,7 @@ import pytest
 
 from broker.admin.api.params import LONGEST, Param, listing, question, read, token
 from broker.admin.api.problems import Problem
-from broker.client import connect
-from tests.harness.api import Api, running
-
-
-@pytest.fixture
-async def api(tmp_path):
-    async with running(tmp_path) as api:
-        yield api
-
-
-async def filled(api: Api) -> None:
-    async with connect(api.url) as client:
-        for queue, count in (("orders", 3), ("invoices", 1), ("mail", 2)):
-            for n in range(count):
-                await client.send(queue, f"{queue} {n}", {"destination-type": "ANYCAST"}, receipt=True)
+from tests.harness.admin_messages import filled
 
 
 async def test_a_page_of_another_list_is_refused_by_name(api):

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from broker.admin.desk import shown_messages
 from broker.client import connect
 from broker.core.address import Routing
 from broker.core.commands import Prepare, Publish
 from broker.core.ids import slot_of
-from tests.harness.api import Api, running
+from tests.harness.admin_messages import filled
+from tests.harness.api import running
 from tests.harness.waiting import PATIENCE_S, eventually
-
-
-@pytest.fixture
-async def api(tmp_path):
-    async with running(tmp_path) as api:
-        yield api
-
-
-async def filled(api: Api) -> None:
-    async with connect(api.url) as client:
-        for queue, count in (("orders", 3), ("invoices", 1), ("mail", 2)):
-            for n in range(count):
-                await client.send(queue, f"{queue} {n}", {"destination-type": "ANYCAST"}, receipt=True)
 
 
 async def test_the_overview_counts_everything(api):

@@ -21,13 +21,6 @@ from broker.core.message import (
     Run,
 )
 from broker.engine.publishing.recurrence import Recurrence
-from tests.harness.api import running
-
-
-@pytest.fixture
-async def api(tmp_path):
-    async with running(tmp_path) as api:
-        yield api
 
 
 async def test_exported_messages_come_back_as_they_were(api):
