@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,11 @@ def up(near: Broker) -> bool:
     return 'stomp_bridge_up{bridge="far"} 1' in near.http("/metrics")[1]
 
 
+def moved(near: Broker) -> int:
+    found = re.search(r'stomp_bridge_messages_total{bridge="far"} (\d+)', near.http("/metrics")[1])
+    return int(found[1]) if found else 0
+
+
 def test_to_it_none_is_lost_and_where_ids_count_none_comes_twice(tmp_path: Path, peer: Peer):
     with (
         bridged(tmp_path / "b", peer, source="/queue/out", target="/queue/arrives") as near,
@@ -91,6 +97,11 @@ def test_from_it_each_comes_once(tmp_path: Path, peer: Peer, destination: str):
                 far.expect("RECEIPT", {"receipt-id": f"{number}"})
 
         send(range(MANY // 2))
+        # Not before the first ACK. Artemis 2.40 keeps a message for good that was just being delivered, as the first
+        # one of a consumer, when its connection broke: it stands in the journal of its queue and is given to no
+        # consumer before Artemis is started anew. Seen in 4 of 25 runs on a busy machine, with all that went over the
+        # bridge's connections written down.
+        until(lambda: moved(near) > 0, near.log)
         near.kill()
         send(range(MANY // 2, MANY))
         near.start()
