@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from broker import __version__
 from broker.config.settings import AdminSettings
@@ -20,7 +20,7 @@ from broker.core.ids import SLOTS
 from broker.core.metrics import MetricSource
 from broker.core.strict_numbers import natural
 from broker.seams.clock import SystemClock
-from broker.seams.loop_watchdog import Steps
+from broker.seams.loop_watchdog import Steps, portion
 
 from . import console
 from .api.access import peer_of
@@ -37,16 +37,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("stampede.admin")
 
+T = TypeVar("T")
+
 Ready = Callable[[], tuple[bool, dict[str, Any]]]
 """(ready for clients, details for people); the details must survive json.dumps."""
 
 Depths = Callable[[str], Iterator[dict[str, Any] | None]]
 """address or pattern → one entry per queue (engine/state/depth.py), None where it has looked in vain."""
-DEPTHS = 200
-"""Entries looked at between two turns of the loop."""
-
 Busy = Callable[[], Iterator[dict[str, Any] | None]]
 """One entry per address that the settings name (engine/state/depth.py), None where it has looked in vain."""
+LINES = 200
+"""Of an answer that are written, or put together, at once."""
 
 Check = Callable[[int], Awaitable[dict[str, Any] | None]]
 """slot → how its replicas compare (owner/replication/replica_check.py); None: this process does not lead it."""
@@ -235,19 +236,28 @@ class AdminServer:
             for asking in self._asking_first:
                 await asking()
             for survey in self._surveys:
-                await self._in_pieces(survey())
-            await self._in_pieces(self._exposition.gather())
+                async for _ in self._in_portions(survey(), "/metrics"):
+                    pass
+            async for _ in self._in_portions(self._exposition.gather(), "/metrics"):
+                pass
             body, content_type = await asyncio.to_thread(self._exposition.render, request.headers.get("Accept", ""))
         return _answer(200, body, content_type)
 
-    async def _in_pieces(self, work: Iterator[None]) -> None:
-        asks = self._asks
-        began = asks.begin()
-        for _ in work:
-            if asks.took(began):
-                asks.tell("/metrics of the admin port")
-            await asyncio.sleep(0)
-            began = asks.begin()
+    async def _in_portions(self, work: Iterator[object], asked: str) -> AsyncIterator[None]:
+        """Turns of the loop between portions of it, by the clock: a piece takes some µs, or a hundred where no cache
+        holds what it looks at. asked: for what, as the log names it."""
+        asks, now = self._asks, self._asks.now
+        since = now()
+        try:
+            while True:
+                began = asks.begin()
+                portion(work, now, since)
+                if asks.took(began):
+                    asks.tell(f"{asked} of the admin port")
+                await asyncio.sleep(0)
+                yield
+        except StopIteration:
+            return
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return _answer(200, b"alive\n", "text/plain; charset=utf-8")
@@ -261,13 +271,16 @@ class AdminServer:
         match = request.query.get("match", "")
         if not match or len(match) > 1024:
             return _answer(400, b"add ?match= with the name of an address, or a pattern\n", "text/plain; charset=utf-8")
-        entries: list[dict[str, Any]] = []
-        for seen, entry in enumerate(self._depths(match), 1):
-            if entry is not None:
-                entries.append(entry)
-            if not seen % DEPTHS:
-                await asyncio.sleep(0)
-        return _answer(200, await asyncio.to_thread(_text, {"queues": entries}), "application/json")
+        # A row is written when it is found: in a thread json would hold the loop for as long as all of them take.
+        rows: list[bytes] = []
+        lots: list[bytes] = []
+        found = _collected(self._depths(match), lambda entry: rows.append(_text(entry)[:-1]))
+        async for _ in self._in_portions(found, "/api/depth"):
+            if len(rows) >= LINES:
+                lots.append(b", ".join(rows))
+                rows.clear()
+        body = b", ".join([*lots, *([b", ".join(rows)] if rows else [])])
+        return _answer(200, b'{"queues": [%b]}\n' % body, "application/json")
 
     async def _busy(self, request: web.Request) -> web.StreamResponse:
         """As it is read, in lines, so that nobody holds the whole of it."""
@@ -277,12 +290,9 @@ class AdminServer:
         answer = web.StreamResponse(headers=_HEADERS | {"Content-Type": "application/x-ndjson"})
         await answer.prepare(request)
         lines: list[bytes] = []
-        for seen, entry in enumerate(self._busy_addresses(), 1):
-            if entry is not None:
-                lines.append(_text(entry))
-            if not seen % DEPTHS:
-                await asyncio.sleep(0)
-            if len(lines) == DEPTHS:
+        found = _collected(self._busy_addresses(), lambda entry: lines.append(_text(entry)))
+        async for _ in self._in_portions(found, "/api/busy"):
+            if len(lines) >= LINES:
                 await answer.write(b"".join(lines))
                 lines.clear()
         await answer.write(b"".join(lines) + _text({"end": True}))
@@ -322,6 +332,14 @@ def load_libraries() -> None:
 
 
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+def _collected(entries: Iterator[T | None], collect: Callable[[T], object]) -> Iterator[None]:
+    """What is not None goes to `collect`; a step for each, None too."""
+    for entry in entries:
+        if entry is not None:
+            collect(entry)
+        yield
 
 
 def _json(status: int, value: dict[str, Any]) -> web.Response:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from heapq import heappush, heapreplace
 
 from broker.core.metrics import Histogram, Metric
+from broker.core.pages import PIECE
 from broker.engine.engine import Engine
 from broker.journal.journal import Journal
 
-SLICE = 500
-"""Queues looked at between two turns of the loop: half a millisecond."""
+PARTS = 64
+"""Tables that totals are spread over: one of 100,000 entries would be copied whole, in one step, when it grows."""
 
 SHOWN = 399
 """Queues with numbers of their own: those that hold most. The rest is one sum, or a scrape of 100,000 queues would be a
@@ -20,8 +21,10 @@ REST = ("(others)", "(others)")
 
 STATES = ("ready", "delivering", "paged", "delayed", "scheduled")
 
-Totals = dict[tuple[str, str], list[int]]
-"""(address, queue) → messages by state."""
+Key = tuple[str, str]
+"""(address, queue)"""
+Totals = dict[Key, list[int]]
+"""Messages by state."""
 
 
 class ShardStats:
@@ -46,28 +49,32 @@ class ShardStats:
         self.full_waits += 1
 
     def survey(self, engines: Iterable[Engine]) -> Iterator[None]:
-        """Looks at all queues, a slice per step; metrics() tells what the last complete one found."""
-        totals: Totals = {}
-        seen = 0
+        """Looks at all queues, PIECE of them a step; metrics() tells what the last complete one found."""
+        parts: list[Totals] = [{} for _ in range(PARTS)]
         for engine in list(engines):
-            for queue in engine.queues():
-                seen += 1
-                if not seen % SLICE:
-                    yield
-                if queue.deleted or queue.hidden:
-                    continue
-                # Queues of plain topic subscribers come and go by the thousand: one series for all of an address.
-                key = (queue.address, "(subscribers)" if queue.tied else queue.name)
-                known, found = totals.get(key), queue.tally()
-                if known is None:
-                    totals[key] = found
-                elif any(found):
-                    totals[key] = [a + b for a, b in zip(known, found, strict=True)]
-        shown = totals
-        if len(totals) > SHOWN:
-            shown = {}
-            for _ in _largest(totals, shown):
+            queues = engine.shown.queues
+            # Their numbers: queues come and go between the steps, and to copy references would be a look at each.
+            ids = list(queues)
+            for start in range(0, len(ids), PIECE):
+                for id in ids[start : start + PIECE]:
+                    queue = queues.get(id)
+                    if queue is None or queue.deleted or queue.hidden:
+                        continue
+                    # Queues of plain topic subscribers come and go by the thousand: one series for all of an address.
+                    key = (queue.address, "(subscribers)" if queue.tied else queue.name)
+                    totals = parts[hash(key) % PARTS]
+                    known, found = totals.get(key), queue.tally()
+                    if known is None:
+                        totals[key] = found
+                    elif any(found):
+                        totals[key] = [a + b for a, b in zip(known, found, strict=True)]
                 yield
+        shown: Totals = {}
+        if sum(map(len, parts)) <= SHOWN:
+            for totals in parts:
+                shown |= totals
+        else:
+            yield from _largest(parts, shown)
         self._queues = shown
 
     def metrics(self, engines: Iterable[Engine], journal: Journal) -> list[Metric]:
@@ -143,20 +150,25 @@ def _of_journal(journal: Journal) -> list[Metric]:
     return [Metric(name, "gauge", text, [({}, float(n))]) for name, (text, n) in gauges.items()]
 
 
-def _largest(totals: Totals, shown: Totals) -> Iterator[None]:
-    """Puts the SHOWN queues with most messages into `shown`, and the sum of all others; a slice per step."""
-    most: list[tuple[int, int, tuple[str, str], list[int]]] = []
-    rest = [0] * len(STATES)
-    for seen, (key, counts) in enumerate(totals.items()):
-        entry = (sum(counts), -seen, key, counts)
-        if len(most) < SHOWN:
-            heappush(most, entry)
-        else:
-            # A heap of 399: one comparison for most queues.
-            less = heapreplace(most, entry) if entry > most[0] else entry
-            rest = [a + b for a, b in zip(rest, less[3], strict=True)]
-        if not (seen + 1) % SLICE:
-            yield
+def _largest(parts: list[Totals], shown: Totals) -> Iterator[None]:
+    """Puts the SHOWN queues with most messages into `shown`, and the sum of all others; PIECE of them a step. Each part
+    is given back when it was looked at: all of them at once, at the end, took 24 ms with 100,000 queues."""
+    most: list[tuple[int, int, Key, list[int]]] = []
+    rest, seen = [0] * len(STATES), 0
+    while parts:
+        totals = parts.pop()
+        while totals:
+            seen += 1
+            key, counts = totals.popitem()
+            entry = (sum(counts), seen, key, counts)
+            if len(most) < SHOWN:
+                heappush(most, entry)
+            else:
+                # A heap of 399: one comparison for most queues.
+                less = heapreplace(most, entry) if entry > most[0] else entry
+                rest = [a + b for a, b in zip(rest, less[3], strict=True)]
+            if not seen % PIECE:
+                yield
     for _, _, key, counts in sorted(most, reverse=True):
         shown[key] = counts
     shown[REST] = rest

@@ -153,8 +153,10 @@ async def test_depths_are_looked_at_in_pieces():
     server = AdminServer(AdminSettings(port=0), [], lambda: (True, {}), depths)
     await server.start()
     async with ClientSession(f"http://127.0.0.1:{server.port}") as http, http.get("/api/depth?match=a") as answer:
-        queues = (await answer.json())["queues"]
+        text = await answer.text()
+        queues = json.loads(text)["queues"]
     await server.stop()
+    assert text == json.dumps({"queues": queues}) + "\n", "row by row it is the same text"
     assert len(queues) == 500 and queues[0] == {"address": "a", "queue": "1"}
 
 
