@@ -3,7 +3,7 @@
 # BASE may be any Python image of Debian's kind; this one is named by its digest (for all platforms; docs/releasing.md says how to
 # renew it). Libraries are the files of deploy/image/libraries.txt by their hashes, so the same commit gives the same image,
 # whenever it is built (SOURCE_DATE_EPOCH goes into file times of what is compiled).
-ARG BASE=python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
+ARG BASE=python:3.13-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285
 
 FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 SOURCE_DATE_EPOCH=1767225600
