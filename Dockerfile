@@ -15,12 +15,16 @@ COPY operator ./operator
 COPY broker ./broker
 # The pipeline has an image of its own: its command would be a script here without its package.
 # Without isolation: of a library that comes as sources only (etcd3) pip fetches what builds it by itself, without a hash.
-# The checksummed .pyc files need no file times, and a read-only image could not write its own.
-RUN /opt/pip/bin/pip install --require-hashes --only-binary :all: -r build.txt \
+# The checksummed .pyc files need no file times, and a read-only image could not write its own. Libraries carry symbols for
+# debuggers (25 MB of 86), and a virtual environment three copies of one interpreter.
+RUN apt-get update -q && apt-get install -qy --no-install-recommends binutils >/dev/null \
+ && /opt/pip/bin/pip install --require-hashes --only-binary :all: -r build.txt \
  && /opt/pip/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
  && /opt/pip/bin/pip wheel --require-hashes --no-build-isolation --wheel-dir /opt/wheels -r libraries.txt \
  && /opt/pip/bin/pip --python /opt/stampede/bin/python install --no-index --no-deps /opt/wheels/*.whl \
  && rm /opt/stampede/bin/stampede-pipeline \
+ && find /opt/stampede -name '*.so' -exec strip --strip-unneeded {} + \
+ && (cd /opt/stampede/bin && for each in python python3; do ln -sf "$(ls python3.*)" "$each"; done) \
  && find /opt/stampede -name __pycache__ -prune -exec rm -rf {} + \
  && find /opt/stampede -name tests -type d -path '*site-packages*' -prune -exec rm -rf {} + \
  && /opt/stampede/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/stampede/lib
