@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from broker.client import Client, ClientError, ConnectFailed, connect
 from broker.client.transport import Transport
 from broker.config.bridges import SECURE, BridgeSettings
+from broker.seams.client_tls import client_context
 from broker.seams.files import read_whole
 
 from .kinds import STAMPEDE, Kind, kind_of
@@ -90,7 +91,7 @@ def _files(bridge: BridgeSettings) -> tuple[ssl.SSLContext | None, str]:
         if bridge.passcode_file:
             passcode = _passcode(bridge.passcode_file)
         if bridge.url.partition(":")[0] in SECURE and (bridge.ca_file or bridge.cert_file):
-            tls = ssl.create_default_context(cafile=bridge.ca_file or None)
+            tls = client_context(bridge.ca_file or None)
             if bridge.cert_file:
                 tls.load_cert_chain(bridge.cert_file, bridge.key_file)
     except (OSError, UnicodeDecodeError) as error:

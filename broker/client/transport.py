@@ -10,6 +10,8 @@ import asyncio
 import ssl
 from typing import TYPE_CHECKING, Protocol
 
+from broker.seams.client_tls import client_context
+
 from .errors import ClientError, ConnectFailed
 from .target import Target
 
@@ -113,7 +115,7 @@ async def open_transport(target: Target, tls: ssl.SSLContext | None, versions: t
     Raises ConnectFailed."""
     if tls is not None and not target.secure:
         raise ClientError(f"tls was given, but {target.scheme}:// is not encrypted; write stomp+ssl:// or wss://")
-    context = (tls or ssl.create_default_context()) if target.secure else None
+    context = (tls or client_context()) if target.secure else None
     try:
         if target.websocket:
             return await _open_websocket(target, context, versions)

@@ -7,12 +7,13 @@ thread.
 from __future__ import annotations
 
 import ipaddress
-import ssl
 import time
 from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+
+from .client_tls import client_context
 
 PIECE = 64 * 1024
 
@@ -60,7 +61,7 @@ def _answer(url: str, asked: bytes | None, ca_file: str, token_file: str, second
     if asked is not None:
         request.add_header("Content-Type", "application/json")
     ends = time.monotonic() + seconds
-    context = ssl.create_default_context(cafile=ca_file or None)
+    context = client_context(ca_file or None)
     opener = build_opener(HTTPSHandler(context=context), _NoRedirects(), ProxyHandler({}))
     if token_file:
         with open(token_file, encoding="ascii") as file:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from broker.core.strict_numbers import natural
+from broker.seams.client_tls import client_context
 from broker.seams.files import read_whole
 
 from .errors import PipelineError
@@ -168,7 +169,7 @@ def ca_file(options: Mapping[str, str]) -> bytes | None:
 
 def context(options: Any) -> ssl.SSLContext | None:
     """`ca`: certificates to trust in the place of the system's; None: those."""
-    return ssl.create_default_context(cadata=options.ca.decode()) if options.ca is not None else None
+    return client_context(cadata=options.ca.decode()) if options.ca is not None else None
 
 
 def consumes(given: Mapping[str, str]) -> bool:

@@ -21,6 +21,8 @@ from urllib.parse import quote, urlencode
 
 import click
 
+from broker.seams.client_tls import client_context
+
 REFUSED, NO_CONNECTION, NO_SUCH_THING = 1, 3, 4
 TIMEOUT_S = 600.0
 PAGE = 500
@@ -129,7 +131,7 @@ def _context(url: str) -> ssl.SSLContext | None:
     if not url.startswith("https:"):
         return None
     context = click.get_current_context(silent=True)
-    return ssl.create_default_context(cafile=context.meta.get(_CA) if context is not None else None)
+    return client_context(context.meta.get(_CA) if context is not None else None)
 
 
 def _told(error: urllib.error.HTTPError) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import click
+
+from broker.seams.client_tls import client_context
 
 if TYPE_CHECKING:
     from broker.client import Client, Message, Subscription
@@ -78,7 +79,7 @@ def opener(
         scheme, mark, rest = url.partition("://")
         passcode = os.environ.get("STAMPEDE_PASSCODE") or click.prompt("Passcode", hide_input=True, err=True)
         url = f"{scheme}{mark}{quote(login, safe='')}:{quote(passcode, safe='')}@{rest}"
-    tls = ssl.create_default_context(cafile=ca) if ca else None
+    tls = client_context(ca) if ca else None
 
     def open_client() -> Any:
         return connect(url, client_id=client_id, version=stomp_version, timeout=connect_timeout, tls=tls)

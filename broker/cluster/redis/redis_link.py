@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -62,10 +63,12 @@ class RedisLink:
         retry = importlib.import_module("redis.asyncio.retry").Retry(
             importlib.import_module("redis.backoff").NoBackoff(), 0
         )
+        # As seams/client_tls.py.
+        tls = {"ssl_exclude_verify_flags": [ssl.VERIFY_X509_STRICT]} if settings.url.startswith("rediss:") else {}
         try:
             self._client = library.Redis.from_url(
                 settings.url, password=password, decode_responses=True, retry=retry,
-                socket_timeout=settings.timeout_s, socket_connect_timeout=settings.timeout_s,
+                socket_timeout=settings.timeout_s, socket_connect_timeout=settings.timeout_s, **tls,
             )  # fmt: skip
         except ValueError as error:
             raise ConfigError(f"redis.url cannot be used: {error}.") from None

@@ -300,7 +300,10 @@ class LdapDirectory:
         from ldap3 import ANONYMOUS, AUTO_BIND_NONE, NONE, SAFE_SYNC, SIMPLE, Connection, Server
 
         said = self.settings
-        tls = _tls_kind()(validate=ssl.CERT_REQUIRED, ca_certs_file=said.ca_file or None)
+        # With a version named, ldap3 makes the context itself, as seams/client_tls.py does and not as Python's default.
+        tls = _tls_kind()(
+            validate=ssl.CERT_REQUIRED, ca_certs_file=said.ca_file or None, version=ssl.PROTOCOL_TLS_CLIENT
+        )
         tls.patience = self._patience
         server = Server(url, get_info=NONE, tls=tls, connect_timeout=said.timeout_s)
         return Connection(

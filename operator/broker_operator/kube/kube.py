@@ -19,6 +19,7 @@ import aiohttp
 import kopf
 
 from broker.core.errors import BrokerError
+from broker.seams.client_tls import client_context
 from broker.seams.files import read_whole
 
 from ..spec.model import Table
@@ -289,7 +290,7 @@ def _tls(connection: kopf.ConnectionInfo) -> ssl.SSLContext | bool:
         return True
     ca_data = b64decode(connection.ca_data).decode() if connection.ca_data else None
     ca_path = str(connection.ca_path) if connection.ca_path else None
-    context = ssl.create_default_context(cafile=ca_path, cadata=ca_data)
+    context = client_context(ca_path, ca_data)
     if connection.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
