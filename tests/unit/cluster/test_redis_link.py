@@ -12,6 +12,7 @@ from broker.cluster.redis.redis_shared import RedisShared
 from broker.config.settings import RedisSettings
 from broker.core.errors import ConfigError
 from broker.seams.clock import SystemClock
+from tests.harness.waiting import eventually
 
 
 async def test_settings_that_cannot_be_used_are_named(tmp_path, monkeypatch):
@@ -41,6 +42,34 @@ async def test_the_password_comes_from_its_file(tmp_path: Path):
                 assert await link.ask(lambda client: client.ping())
             else:
                 with pytest.raises(RedisAway):
+                    await link.ask(lambda client: client.ping())
+            await link.close()
+    finally:
+        server.stop()
+
+
+async def test_over_tls_an_authority_without_a_key_usage_is_taken_and_another_one_is_not(tmp_path: Path):
+    """As `openssl req -x509` makes it; Python 3.13 by itself refuses it (seams/client_tls.py)."""
+    from tests.harness.secrets import self_signed
+    from tests.harness.servers import local_redis
+
+    certificate, key = self_signed(tmp_path / "tls")
+    other, _ = self_signed(tmp_path / "other")
+    server = local_redis(
+        tmp_path, "--port", "0", "--tls-port", 0, "--tls-cert-file", certificate, "--tls-key-file", key,
+        "--tls-ca-cert-file", certificate, "--tls-auth-clients", "no",
+    )  # fmt: skip
+    server.line[server.line.index("--tls-port") + 1] = str(server.port)
+    server.launch()
+    await eventually(lambda: server.ready in server.log())
+    try:
+        for authority, right in ((certificate, True), (other, False)):
+            link = RedisLink(RedisSettings(url=f"rediss://{server.address}?ssl_ca_certs={authority}"), SystemClock())
+            await link.start()
+            if right:
+                assert await link.ask(lambda client: client.ping())
+            else:
+                with pytest.raises(RedisAway, match="certificate"):
                     await link.ask(lambda client: client.ping())
             await link.close()
     finally:

@@ -13,7 +13,7 @@ import pytest
 from broker.seams.client_tls import client_context
 
 ROOT = Path(__file__).resolve().parents[3]
-PLACES = ("broker", "operator", "pipeline")
+PLACES = ("broker", "deploy", "helm", "operator", "pipeline")
 
 
 def openssl(*line: str) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
 import time
 import urllib.error
 import urllib.request
+
+from broker.seams.client_tls import client_context
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 GROUP = "apis/stampede.dev/v1beta1"
@@ -26,9 +27,7 @@ def ask(method, path, body=None):
         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
     )
     try:
-        with urllib.request.urlopen(
-            request, timeout=10, context=ssl.create_default_context(cafile=f"{ACCOUNT}/ca.crt")
-        ) as answer:
+        with urllib.request.urlopen(request, timeout=10, context=client_context(f"{ACCOUNT}/ca.crt")) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         if error.code == 404:
