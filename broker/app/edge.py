@@ -341,6 +341,9 @@ class EdgeProcess(ClusterProcess):
         # One whose certificate is revoked reaches no owner.
         return self._ready and led > 0 and not self.config.missing and not barred, details
 
+    def engines(self) -> tuple[()]:
+        return ()
+
     def banner(self) -> list[str]:
         assert self.auth is not None
         lines = [f"Stampede {__version__} edge {self.id}"]

@@ -30,6 +30,7 @@ from broker.core.errors import BrokerError
 from broker.core.message import Blob
 from broker.core.metrics import MetricSource
 from broker.core.slots import SlotRecord
+from broker.engine.engine import Engine
 from broker.journal.journal import Journal
 from broker.journal.log.format import PREFERRED
 from broker.journal.tools.restore import refuse_restored
@@ -526,6 +527,9 @@ class OwnerProcess(ClusterProcess):
         if lost := self.metadata.rewound:
             details["etcd"] = lost  # not ready: a rolling restart must not go on into an empty store
         return self._ready and self.membership.up and not lagging and not lost, details
+
+    def engines(self) -> list[Engine]:
+        return self.shard.every_engine()
 
     def banner(self) -> list[str]:
         return [

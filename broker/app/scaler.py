@@ -77,6 +77,9 @@ class ScalerProcess:
     def _readiness(self) -> tuple[bool, dict[str, Any]]:
         return bool(self.owners), {"owners": len(self.owners)}
 
+    def engines(self) -> tuple[()]:
+        return ()
+
     def banner(self) -> list[str]:
         settings = self.settings
         return [

@@ -32,6 +32,7 @@ from broker.edge.access.listener import Listeners, listen_host
 from broker.edge.destinations.directory import Directory, LocalClientIds, LocalNames
 from broker.edge.edge import Edge
 from broker.edge.transport.timers import TimerWheel
+from broker.engine.engine import Engine
 from broker.journal.journal import Journal
 from broker.link.codec.codec import number_at_edge
 from broker.link.local_port import LocalOwner
@@ -380,6 +381,9 @@ class Standalone:
         if self.shard.stopped and not self.failed.done():
             self.failed.set_result(self.shard.stopped)
         self._maintain_soon(MORE_S if more else MAINTAIN_S)
+
+    def engines(self) -> list[Engine]:
+        return self.shard.every_engine()
 
     def banner(self) -> list[str]:
         """Where it listens and where the data is."""

@@ -53,6 +53,7 @@ from broker.core.spans import Span
 
 from . import manage, subscribe, tick
 from .address.wildcards import Wildcards
+from .at_work import Work, stated, stated_pieces
 from .dispatch import attach, page_in, settle
 from .end_of_turn import hand_out
 from .publishing import admission, numbered, prefilter, prepared, recurring
@@ -70,9 +71,13 @@ from .state.slot import Slot
 class Engine:
     """See docs/adr/0001 for how it is used.
 
-    number    which slot this is.    pending   what waits for commits, the latest last."""
+    number    which slot this is.    pending   what waits for commits, the latest last.
+    at_work   what it is carrying out.    fault   what it has thrown (at_work.py)."""
 
-    __slots__ = ("_accepted", "_handlers", "_restore", "_slot", "changes", "number", "pending")
+    __slots__ = (
+        "__weakref__", "_accepted", "_handlers", "_restore", "_slot", "at_work", "changes", "fault", "number",
+        "pending",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -87,6 +92,8 @@ class Engine:
         wildcards  shared like the budget."""
         self._slot = Slot(slot, settings, budget or Budget(settings.max_queues), first_id, wildcards or Wildcards())
         self.number = slot
+        self.at_work: Work | None = None
+        self.fault: Exception | None = None
         self.pending = self._slot.pending
         self._restore: slot_restore.Restore | None = None
         self._accepted = 0
@@ -115,17 +122,25 @@ class Engine:
     def handle(self, command: Command, turn: Turn) -> None:
         """Carries out any command but Transact; a refusal becomes a Refused effect."""
         self.changes += 1
+        self.at_work = command
         try:
             self._handlers[type(command)](command, turn)
         except RefusedError as refused:
             # Only this one: whatever else is raised is a fault, and the owner's affair.
             session: int = getattr(command, "session", 0)
             turn.effects.append(Refused(session, getattr(command, "seq", 0), refused.code, refused.detail))
+        except Exception as error:
+            self.fault = error
+            raise
+        finally:
+            self.at_work = None
 
+    @stated
     def much(self, command: Prepare | Decide) -> bool:
         """Is it more than may be handled in one step: in_pieces()."""
         return prepared.much(self._slot, command)
 
+    @stated_pieces
     def in_pieces(self, command: Prepare | Decide, turn: Turn) -> Iterator[None]:
         """handle() in steps of a few milliseconds. Between them nothing may happen in this slot."""
         try:
@@ -135,6 +150,7 @@ class Engine:
         finally:
             self.changes += 1
 
+    @stated
     def check(self, part: Publish | Settle, asked: limits.Asked) -> None:
         """Raises RefusedError if handle() would refuse it as a part of a transaction. asked: one for all its parts."""
         if isinstance(part, Publish):
@@ -146,6 +162,7 @@ class Engine:
             # what is so now need not be so in the next turn.
             self._slot.approved.add(part)
 
+    @stated
     def would_page(self, part: Publish) -> bool:
         """Would it, though not durable, be written because the memory of a queue is full."""
         return admission.would_page(self._slot, part)
@@ -162,6 +179,7 @@ class Engine:
         """May a message have to wait for wake_some()."""
         return attach.drowsy(self._slot)
 
+    @stated
     def wake_some(self, part: Publish, turn: Turn) -> bool:
         """Some of those who sleep and are to get it are awake now. True: there may be more."""
         self.changes += 1
@@ -172,6 +190,7 @@ class Engine:
         """Do so many copies wait to be handed out that what may make many more has to wait: wide()."""
         return self._slot.copies.many
 
+    @stated
     def wide(self, part: Publish) -> bool:
         """Is it that."""
         return is_wide(self._slot, part)
@@ -181,12 +200,15 @@ class Engine:
         """Has some queue a selector: look() first."""
         return self._slot.filtered > 0
 
+    @stated
     def look(self, parts: Sequence[Publish], turn: Turn, most: int) -> int:
         return prefilter.go_on(self._slot, parts, turn, most)
 
+    @stated
     def looked(self, parts: Sequence[Publish]) -> None:
         prefilter.forget(self._slot, parts)
 
+    @stated
     def after(self, effect: Effect, turn: Turn) -> None:
         """Tells `effect` when all that was appended so far in this turn is durable, and all this slot waits for."""
         self._slot.after(effect, turn)
@@ -199,6 +221,7 @@ class Engine:
         """Has the session consumers here."""
         return session in self._slot.sessions
 
+    @stated
     def held(self, consumer: int, coming: Iterable[Command]) -> list[int]:
         """What the consumer will hold when these commands have been carried out, of what it has been given."""
         known = self._slot.consumers.get(consumer)
@@ -223,18 +246,22 @@ class Engine:
             refused = Refused(command.session, command.seq, Code.NO_SUCH_TRANSACTION, "it was never committed")
             slot.barrier(refused, turn)
 
+    @stated
     def in_doubt(self, now: int) -> list[tuple[str, int]]:
         """(transaction, coordinator slot) of what was prepared here and has waited long for its decision."""
         return prepared.in_doubt(self._slot, now)
 
+    @stated
     def deciding(self, tx: str) -> None:
         """This slot coordinates `tx`; call before participants prepare it. Ended by decide(), abort() or abandon()."""
         self._slot.decisions.deciding.add(tx)
 
+    @stated
     def abandon(self, tx: str) -> None:
         """Nobody asks for its decision under this name again."""
         self._slot.decisions.deciding.discard(tx)
 
+    @stated
     def abort(self, tx: str, turn: Turn) -> None:
         """It will never be committed, whichever owner leads: participants may be told so when that is durable."""
         decisions = self._slot.decisions
@@ -244,6 +271,7 @@ class Engine:
             decisions.abort(tx, turn.now)
             turn.appends.append(MetaRecord(self._slot.number, "aborted", {"tx": tx, "at": turn.now}))
 
+    @stated
     def decide(self, tx: str, participants: list[int], turn: Turn) -> None:
         """`tx` is committed; `participants`: the other slots, to be told when it is durable. Goes into the group of
         this slot's own part. Raises RefusedError, with nothing changed, if it was rolled back meanwhile."""
@@ -254,11 +282,13 @@ class Engine:
         """(transaction, participants) of what is committed here and not yet carried out by all of them."""
         return list(self._slot.decisions.decided.items())
 
+    @stated
     def forget(self, tx: str, turn: Turn) -> None:
         """All participants of `tx` have carried it out."""
         if self._slot.decisions.decided.pop(tx, None) is not None:
             turn.appends.append(MetaRecord(self._slot.number, "told", {"tx": tx}))
 
+    @stated
     def repeated(self, part: Publish) -> bool:
         """Has the transaction of this part happened before, by the duplicate ids of its messages."""
         return duplicates.repeated(self._slot, part)
@@ -269,14 +299,17 @@ class Engine:
         """Has that number of that producer been dealt with before. Then: again()."""
         return self._slot.producers.seen(dedup)
 
+    @stated
     def again(self, command: Publish | Transact, turn: Turn) -> None:
         """Answers a duplicate like the original."""
         numbered.again(self._slot, command, turn)
 
+    @stated
     def remember(self, dedup: tuple[int, int], turn: Turn) -> None:
         """Counts the number as taken; for a transaction, in its log group."""
         numbered.remember(self._slot, dedup, turn)
 
+    @stated
     def refuse(self, command: Publish | Transact, refused: RefusedError, turn: Turn) -> None:
         """The owner refuses a command for reasons of its own: a replay of it is refused as well."""
         numbered.refuse(self._slot, command, refused, turn)
@@ -293,6 +326,7 @@ class Engine:
         # Asked between turns as well; flush() alone would have to run to know it.
         return bool(self._slot.unfinished or self._slot.browsing)
 
+    @stated
     def moved(self, move: Move, turn: Turn) -> None:
         """The owner has published the run of `move` (or nobody takes it): the source is settled."""
         self.changes += 1
@@ -301,8 +335,16 @@ class Engine:
 
     def release(self, number: int, turn: Turn) -> None:
         """Every record of turns <= number is durable."""
-        commit_release.release(self._slot, number, turn)
+        self.at_work = turn
+        try:
+            commit_release.release(self._slot, number, turn)
+        except Exception as error:
+            self.fault = error
+            raise
+        finally:
+            self.at_work = None
 
+    @stated
     def fetched(self, queue: int, runs: list[Run], turn: Turn) -> None:
         """The answer to a Fetch."""
         self.changes += 1
@@ -318,7 +360,14 @@ class Engine:
         slot.fresh = max(slot.entered + counters.accepted - self._accepted, 0)
         slot.entered, self._accepted = 0, counters.accepted
         if slot.touched or slot.unfinished or slot.overran or slot.browsing:
-            hand_out(slot, turn)
+            self.at_work = turn
+            try:
+                hand_out(slot, turn)
+            except Exception as error:
+                self.fault = error
+                raise
+            finally:
+                self.at_work = None
         elif slot.copies.due:
             # Nothing to hand out means that all copies are out, also those of queues that were deleted.
             slot.copies.all_out()
@@ -332,16 +381,19 @@ class Engine:
     due: int = property(attrgetter("_slot.due"))  # type: ignore[assignment]
     """Epoch milliseconds of the next tick wanted; 0 = none. Read without a call of Python: every turn asks."""
 
+    @stated
     def tick(self, turn: Turn, most: int = tick.TICKED) -> None:
         """Delayed redelivery, expiry, auto-delete. Touched queues are dispatched by the flush that follows."""
         self.changes += 1
         tick.tick(self._slot, turn, most)
 
+    @stated
     def configure(self, settings: EngineSettings) -> None:
         """New settings, for what exists too. Queues stay, whatever their addresses match now."""
         for _ in self.configuring(settings, sys.maxsize):
             pass
 
+    @stated_pieces
     def configuring(self, settings: EngineSettings, most: int) -> Iterator[None]:
         """The same, so many queues at a time; nothing may happen in the slot in between."""
         self.changes += 1
@@ -349,16 +401,19 @@ class Engine:
         yield from declare.configuring(self._slot, most)
         yield from limits.recounting(self._slot, most)
 
+    @stated
     def reconfigure(self, settings: EngineSettings) -> declare.Reshaping:
         """The same in pieces, of reshape(), between which anything may happen."""
         self._slot.configure(settings)
         return declare.Reshaping(self._slot)
 
+    @stated
     def reshape(self, change: declare.Reshaping, turn: Turn, most: int) -> int:
         """A piece of that, declare() included; what is left of `most`, 0: there may be more to do."""
         self.changes += 1
         return change.go_on(self._slot, turn, most)
 
+    @stated
     def declare(self, turn: Turn) -> None:
         """Makes what the settings name, and lets go what they name no more. Call it in a turn of its own after
         configure(); restore_ending() has done it."""
@@ -370,22 +425,27 @@ class Engine:
         """All of it (kinds: slot_restore.py), bit by bit: what changes in between is in the log behind it."""
         return slot_restore.small_state(self._slot)
 
+    @stated
     def snapshot(self) -> list[MetaRecord]:
         """All of it at once."""
         return [record for piece in self.small_state() for record in piece]
 
+    @stated
     def restore_meta(self, record: MetaRecord) -> None:
         """All of them first, in log order."""
         self._restoring().meta(record)
 
+    @stated
     def restore_run(self, record: RunRecord, settled: dict[int, list[tuple[int, int]]]) -> None:
         """Then the runs with live messages, by ascending id."""
         self._restoring().run(record, settled)
 
+    @stated
     def restore_stretch(self, queue: int, rows: list[Row]) -> None:
         """The same for plain runs of one queue, of which every message lives."""
         self._restoring().stretch(queue, rows)
 
+    @stated
     def restore_settled(self, queue: int, spans: list[Span]) -> None:
         """A follower only: messages of a queue left it."""
         self._restoring().settled(queue, spans)
@@ -394,31 +454,37 @@ class Engine:
         """A run of that producer's was in the log."""
         self._slot.producers.accepted((token, number), 0)
 
+    @stated
     def restore_producers(self, last: dict[int, int]) -> None:
         """Producer → last number, of all runs that were in the log."""
         for token, number in last.items():
             self.restore_dedup(token, number)
 
+    @stated
     def hand_over(self) -> list[MetaRecord]:
         """The small state for the standby that follows the next leader; nothing may be handled after that. What may
         have been delivered is marked in it, or in the log (`dispatched`)."""
         return self.snapshot()
 
+    @stated
     def make_room(self) -> None:
         """Budget.room has changed."""
         self._slot.make_room()
 
+    @stated
     def put_away(self, queue: Queue, most: int, turn: Turn, spill: bool, again: bool) -> int:
         """Puts the youngest of what the queue has in memory out of it (page_out.py)."""
         self.changes += 1
         return page_out.put_away(self._slot, queue, most, turn, spill, again)
 
+    @stated
     def discard(self) -> None:
         """It is not used any more: its queues do not count."""
         self.changes += 1
         for queue in list(self._slot.queues.values()):
             addresses.unbind(self._slot, queue)
 
+    @stated_pieces
     def restore_ending(self, clean: bool, turn: Turn) -> Iterator[None]:
         """Then this, once, in steps of some milliseconds. Not clean: what may have been delivered is REDELIVERED."""
         self.changes += 1

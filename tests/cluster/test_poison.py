@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.alone]  # owners end: what i
 PLANT = """
 import os, sys
 sys.path.insert(0, {root!r})
+from broker.engine.at_work import stated
 from broker.engine.engine import Engine
 
 flush = Engine.flush
@@ -33,7 +34,7 @@ def poisoned(self, turn):
             pass
     return flush(self, turn)
 
-Engine.flush = poisoned
+Engine.flush = stated(poisoned)
 """
 POISON = "poison"
 OTHERS = [f"sound.{number}" for number in range(12)]

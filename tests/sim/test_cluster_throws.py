@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from broker.engine.at_work import stated
 from broker.engine.engine import Engine
 from broker.link.edge_side.cluster_port import ClusterPort
 from broker.metadata.port import Delete, Put
@@ -52,7 +53,7 @@ class Thrown(ClusterHistory):
                 raise Planted(PLANTED)
             return flush(self, turn)
 
-        monkeypatch.setattr(Engine, "flush", poisoned)
+        monkeypatch.setattr(Engine, "flush", stated(poisoned))
 
     def due(self, slot):
         raise NotImplementedError

@@ -151,6 +151,9 @@ class EdgeWorker:
         self._talk.close("it has ended")
         await self._dialer.close()
 
+    def engines(self) -> tuple[()]:
+        return ()
+
     def banner(self) -> list[str]:
         """The parent has one."""
         return []

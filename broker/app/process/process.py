@@ -10,12 +10,13 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
 from broker.config.settings import AdminSettings, Settings
 from broker.core.errors import BrokerError, ConfigError
+from broker.owner.shard.fault_attribution import Working
 from broker.seams.clock import SystemClock
 from broker.seams.files import open_file_limit
 from broker.seams.memory import keep_free
@@ -53,6 +54,10 @@ class Process(Protocol):
         """Finishes what is in flight, within drain_timeout_s."""
         ...
 
+    def engines(self) -> Iterable[Working]:
+        """Those that it has by now. Any thread may ask."""
+        ...
+
     def banner(self) -> list[str]:
         """Where it listens and what it is."""
         ...
@@ -77,7 +82,7 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
     loop.add_signal_handler(signal.SIGHUP, hung_up.set)
     process = make(settings)
     stop = asyncio.Event()
-    detector = StallDetector(loop, SystemClock.monotonic)
+    detector = StallDetector(loop, SystemClock.monotonic, process.engines)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if not await _started(process, stop):

@@ -5,8 +5,8 @@ which command, and where in the code, before an operator kills the process and t
 into an engine that has burnt HANG_S of CPU, it is made to throw (NoEnd): then the owner stops, its slot has a note of
 it, and the next leader that does not come to an end either takes the slot out of service (docs/adr/0008). Else it would
 hang owner after owner. It is the loop's own thread that throws, in a handler of a signal, and only where the handler
-finds the same call still on the stack: nothing but an engine is ever interrupted, whose owner tells no edge anything
-from then on.
+finds the same call still at work: nothing but an engine is ever interrupted, whose owner tells no edge anything from
+then on.
 
 Rule: looks and says, once per standstill. Must not touch what belongs to the loop. A step in C that never looks at
 signals cannot be ended, only named.
@@ -20,11 +20,11 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
-from broker.owner.shard.fault_attribution import NoEnd, at_work, step_of
+from broker.owner.shard.fault_attribution import NoEnd, Step, Working, same, step_of, told
 from broker.seams.clock import burnt_by
 
 log = logging.getLogger("stampede.watchdog")
@@ -38,14 +38,18 @@ NUMBER = signal.SIGUSR2
 
 
 class StallDetector:
-    """Of the loop that runs in this thread. now: seconds of the monotonic clock."""
+    """Of the loop that runs in this thread. now: seconds of the monotonic clock. engines: all there are by now; asked
+    in either thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, now: Callable[[], float], engines: Callable[[], Iterable[Working]]
+    ) -> None:
         self._loop = loop
         self._now = now
+        self._engines = engines
         self._thread = threading.get_ident()
         self._burnt = burnt_by(self._thread)
-        self._step: FrameType | None = None
+        self._step: Step | None = None
         """The call into an engine that was seen first, and the CPU burnt by then."""
         self._since = 0.0
         self._seen = now()
@@ -93,23 +97,24 @@ class StallDetector:
         if still < 2 * EVERY_S:
             self._told, self._step = False, None
             return
+        step = step_of(self._engines())
         frame = sys._current_frames().get(self._thread)
         if still >= STILL_S and not self._told and frame is not None:
             self._told = True
-            what = at_work(frame) or "no engine is at work"
+            what = told(step) or "no engine is at work"
             where = "".join(traceback.format_stack(frame)[-12:])
             log.critical("the loop stands still for %.0f s: %s\n%s", still, what, where)
-        self._judge(step_of(frame))
+        self._judge(step)
 
-    def _judge(self, step: FrameType | None) -> None:
+    def _judge(self, step: Step | None) -> None:
         """Is it one step that has no end."""
-        if step is None or step is not self._step:
+        if not same(step, self._step):
             self._step, self._since = step, self._burnt()
         elif self._burnt() - self._since >= HANG_S and self._before is not None:
             signal.pthread_kill(self._thread, NUMBER)
 
     def _interrupt(self, _: int, frame: FrameType | None) -> None:
-        step = step_of(frame)
-        if step is not None and step is self._step:
+        step = step_of(self._engines())
+        if same(step, self._step):
             self._step = None
-            raise NoEnd(f"{at_work(frame)}: no end after {HANG_S:g} s of CPU")
+            raise NoEnd(f"{told(step)}: no end after {HANG_S:g} s of CPU")

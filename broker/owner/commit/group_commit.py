@@ -41,6 +41,14 @@ FULL_RETRY_S = 0.5
 """How soon a commit that found no space is tried again."""
 
 
+class Unwritable(Exception):
+    """A record of this slot cannot be written; its cause says why."""
+
+    def __init__(self, slot: int) -> None:
+        super().__init__(f"a record of slot {slot}")
+        self.slot = slot
+
+
 class Owner(Protocol):
     """Whose commits these are."""
 
@@ -114,10 +122,13 @@ class GroupCommit:
         self._stopped = False
 
     def append(self, records: list[LogRecord]) -> None:
-        """They go with the open commit. By itself, as fault_attribution.py looks for a frame that has a `record`."""
+        """They go with the open commit. Raises Unwritable."""
         append = self._journal.append
-        for record in records:
-            append(record)
+        try:
+            for record in records:
+                append(record)
+        except Exception as error:
+            raise Unwritable(record.slot) from error
 
     def keep_open(self, kept: bool) -> None:
         """What gathers is not complete (any more): nothing is sealed."""

@@ -1,27 +1,23 @@
-"""Which engine has thrown: read off the exception, so that nothing on the way of a message has to keep account of it.
+"""Which slot is to blame for what was thrown, and what an engine is at: both as the engines say it (engine/at_work.py).
 
-Rule: every way into an engine is a method of it, so its frame is among those the exception has come through; and where
-what it wanted logged cannot be written, the record is a variable there.
+Rule: only asked when the owner stops, or seems to stand still. Nothing is read off a stack, and nothing is guessed: an
+error that no engine says to be its own is no slot's fault.
 """
 
-# Example. An ACK makes the engine of slot 9 divide by zero; the traceback, from the outside in:
-#     Shard._run_turn → TurnCommands.carry_out → Engine.handle (self: engine 9) → settle → ZeroDivisionError
-# slot_at_fault() walks all of it and keeps the innermost engine: 9. Where an engine calls into another one (a dead
-# letter), the inner one is at work. Of a record that cannot be written the last frame with a `record` says whose:
-# Appender.append. The slot is told to the controller, which keeps count: a slot that stops its leaders one by one
-# goes into quarantine.
-#
-# The obvious way, a variable "slot at work" that is set before each command, would cost every message a store for
-# what hardly ever happens.
+# Example. An ACK makes the engine of slot 9 divide by zero. Engine.handle keeps the error as its `fault`, and it goes
+# on through TurnCommands and the shard; there slot_at_fault() finds that it is the fault of engine 9. Of a record that
+# cannot be written no engine knows: whoever appends it throws Unwritable, with the record's slot. The slot is told to
+# the controller, which keeps count: a slot that stops its leaders one by one goes into quarantine.
 
 from __future__ import annotations
 
-from types import FrameType
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
 
 from broker.core.commands import Command
-from broker.core.records import LogRecord
-from broker.engine.engine import Engine
+from broker.engine.at_work import Work
+
+from ..commit.group_commit import Unwritable
 
 NOBODY: Final = -1
 
@@ -31,42 +27,55 @@ class NoEnd(Exception):
     has thrown."""
 
 
-def step_of(frame: FrameType | None) -> FrameType | None:
-    """The outermost call into an engine in this stack, None: none is at work. As long as it is the same one, the same
-    step goes on."""
-    found = None
-    # From the inside out, so the last hit is the outermost call: it is the same one for as long as the step goes on.
-    while frame is not None:
-        if isinstance(frame.f_locals.get("self"), Engine):
-            found = frame
-        frame = frame.f_back
-    return found
+class Working(Protocol):
+    """An engine."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def at_work(self) -> Work | None: ...
+    @property
+    def fault(self) -> Exception | None: ...
+    @property
+    def changes(self) -> int: ...
 
 
-def slot_at_fault(error: BaseException) -> int:
-    """The slot whose engine was at work, or whose record was, when it was thrown; NOBODY: none."""
-    found = NOBODY
-    traceback = error.__traceback__
-    while traceback is not None:
-        # f_locals makes a dict of the frame's variables: dear, and only asked when the owner stops.
-        known = traceback.tb_frame.f_locals
-        if isinstance(at_work := known.get("self"), Engine):
-            found = at_work.number
-        elif isinstance(record := known.get("record"), LogRecord):
-            found = record.slot
-        traceback = traceback.tb_next
-    return found
+Step = tuple[Working, Work, int]
+"""One call into an engine: two steps are the same one if all three are."""
 
 
-def at_work(frame: FrameType | None) -> str:
-    """What an engine is at in this stack, in words: its slot, and the command if one is being carried out; "": none."""
-    slot, asked = NOBODY, ""
-    while frame is not None:
-        known = frame.f_locals
-        if slot == NOBODY and isinstance(engine := known.get("self"), Engine):
-            slot = engine.number
-        if not asked and isinstance(command := known.get("command"), Command):
-            address, session = getattr(command, "address", ""), getattr(command, "session", 0)
-            asked = f", {type(command).__name__} of session {session}" + (f" for '{address[:100]}'" if address else "")
-        frame = frame.f_back
-    return f"slot {slot}{asked}" if slot != NOBODY else ""
+def step_of(engines: Iterable[Working]) -> Step | None:
+    """The call that is under way; None: no engine is at work."""
+    for engine in engines:
+        if (work := engine.at_work) is not None:
+            return engine, work, engine.changes
+    return None
+
+
+def same(step: Step | None, other: Step | None) -> bool:
+    """Does the same call still go on."""
+    if step is None or other is None:
+        return False
+    return step[0] is other[0] and step[1] is other[1] and step[2] == other[2]
+
+
+def slot_at_fault(error: BaseException, engines: Iterable[Working]) -> int:
+    """The slot whose engine, or whose record, has thrown it; NOBODY: none."""
+    if isinstance(error, Unwritable):
+        return error.slot
+    return next((engine.number for engine in engines if engine.fault is error), NOBODY)
+
+
+def told(step: Step | None) -> str:
+    """What an engine is at, in words: its slot, and the command if one is being carried out; "": none."""
+    if step is None:
+        return ""
+    engine, work, _ = step
+    # Of a call the name says less than a command among what it was given.
+    given: list[Any] = [*work[1]] if isinstance(work, tuple) else [work]
+    command = next((each for each in given if isinstance(each, Command)), None)
+    if command is None:
+        return f"slot {engine.number}"
+    address, session = getattr(command, "address", ""), getattr(command, "session", 0)
+    asked = f"{type(command).__name__} of session {session}" + (f" for '{address[:100]}'" if address else "")
+    return f"slot {engine.number}, {asked}"

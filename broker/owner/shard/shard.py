@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 from broker.config.settings import EngineSettings, Settings
 from broker.core.commands import Command
@@ -44,7 +45,7 @@ from broker.journal.journal import Journal
 from broker.seams.clock import Clock, SteadyClock
 from broker.seams.loop_watchdog import QUICK_S, Steps
 
-from ..commit.group_commit import GroupCommit
+from ..commit.group_commit import GroupCommit, Unwritable
 from ..commit.io_thread import Io
 from ..commit.release_gate import ReleaseGate, Touched
 from ..commit.replication_port import Alone, Replicas
@@ -108,6 +109,8 @@ class Shard:
         self.slot_at_fault = NOBODY
         """The slot whose engine has thrown, if that is why it stopped."""
         self.engines: dict[int, Engine] = {}
+        self._made: WeakValueDictionary[int, Engine] = WeakValueDictionary()
+        """The last one of each slot, led here or followed."""
         self._budget = Budget(settings.engine.max_queues, memory, settings.engine.timed_queues)
         self.memory, self.latencies = self._budget.memory, self._budget.latencies
         self.wildcards = Wildcards()
@@ -222,7 +225,13 @@ class Shard:
 
     def new_engine(self, slot: int, first_id: int = 0) -> Engine:
         """An empty engine with the settings and the budget of all."""
-        return Engine(slot, self.settings.engine, self._budget, first_id, self.wildcards)
+        engine = self._made[slot] = Engine(slot, self.settings.engine, self._budget, first_id, self.wildcards)
+        return engine
+
+    def every_engine(self) -> list[Engine]:
+        """Led here or followed. Any thread may ask."""
+        # valuerefs() is a list made in one step, whatever another thread does.
+        return [engine for made in self._made.valuerefs() if (engine := made()) is not None]
 
     # ── slots that come and go ─────────────────────────────────────────────────────────────────────
 
@@ -555,9 +564,10 @@ class Shard:
         """Nobody expected that: what an engine knows is worth nothing any more."""
         log.critical("slot owner failed; restart replays the journal", exc_info=error)
         if not self.stopped:
-            self.slot_at_fault = slot_at_fault(error)
+            self.slot_at_fault = slot_at_fault(error, self.every_engine())
         # Nothing is written any more. In a cluster the next leader goes on from the log; alone, a restart does.
-        self._stop(f"internal error: {type(error).__name__}")
+        kind = type(error.__cause__ if isinstance(error, Unwritable) else error)
+        self._stop(f"internal error: {kind.__name__}")
 
     def _stop(self, why: str) -> None:
         if self.stopped:

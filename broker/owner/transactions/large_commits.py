@@ -23,6 +23,7 @@ from broker.core.message import Blob
 from broker.core.records import LogRecord
 from broker.engine.publishing.prepared import PIECE
 
+from ..commit.group_commit import Unwritable
 from ..commit.release_gate import Touched
 
 TurnParts = tuple[Turn, Touched, list[Blob]]
@@ -69,7 +70,10 @@ class LargeCommit:
         records = self.turn.appends.copy()
         self.turn.appends.clear()
         for at, record in enumerate(records, 1):
-            yield from log.append_in_pieces(record)
+            try:
+                yield from log.append_in_pieces(record)
+            except Exception as error:
+                raise Unwritable(record.slot) from error
             if not at % PIECE:
                 yield
         yield  # the end of the turn is a step by itself: it looks at all that was touched

@@ -149,6 +149,9 @@ class Starting:
     async def stop(self) -> None:
         pass
 
+    def engines(self) -> tuple[()]:
+        return ()
+
     def banner(self) -> list[str]:
         return []
 

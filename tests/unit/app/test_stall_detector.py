@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 import threading
 
 import pytest
@@ -16,14 +15,14 @@ from broker.core.commands import Publish
 from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.engine.engine import Engine
-from broker.owner.shard.fault_attribution import NoEnd, at_work, slot_at_fault
+from broker.owner.shard.fault_attribution import NoEnd, slot_at_fault, step_of
 from broker.seams.clock import burnt_by
 
 
 async def test_a_standstill_is_told_once_with_what_the_engine_is_at(monkeypatch, caplog):
     now = 100.0
-    witness = StallDetector(asyncio.get_running_loop(), lambda: now)
     engine = Engine(42, EngineSettings())
+    witness = StallDetector(asyncio.get_running_loop(), lambda: now, lambda: [engine])
 
     def stuck(*_):
         nonlocal now
@@ -38,7 +37,7 @@ async def test_a_standstill_is_told_once_with_what_the_engine_is_at(monkeypatch,
     (line,) = [record.getMessage() for record in caplog.records]
     assert "slot 42, Publish of session 17 for 'orders'" in line
     assert "stuck" in line, "the stack"
-    assert at_work(sys._getframe()) == ""
+    assert step_of([engine]) is None
 
 
 @pytest.mark.parametrize("steps", [1, 40])
@@ -56,7 +55,7 @@ async def test_a_step_without_end_throws_and_many_that_end_do_not(monkeypatch, c
             pass
 
     monkeypatch.setattr("broker.engine.publishing.numbered.publish", busy)
-    witness = StallDetector(asyncio.get_running_loop(), asyncio.get_running_loop().time)
+    witness = StallDetector(asyncio.get_running_loop(), asyncio.get_running_loop().time, lambda: [engine])
     witness.start()
     try:
         for at in range(steps):
@@ -66,14 +65,14 @@ async def test_a_step_without_end_throws_and_many_that_end_do_not(monkeypatch, c
                 continue
             with pytest.raises(NoEnd) as thrown:
                 engine.handle(command, Turn(1, 1))
-            assert slot_at_fault(thrown.value) == 42 and "slot 42, Publish of session 17" in str(thrown.value)
+            assert slot_at_fault(thrown.value, [engine]) == 42 and "slot 42, Publish of session 17" in str(thrown.value)
     finally:
         witness.stop()
     assert signal.getsignal(NUMBER) == signal.SIG_DFL
 
 
 async def test_a_loop_that_goes_on_is_not_told_of_and_its_thread_ends(monkeypatch, caplog):
-    witness = StallDetector(asyncio.get_running_loop(), asyncio.get_running_loop().time)
+    witness = StallDetector(asyncio.get_running_loop(), asyncio.get_running_loop().time, lambda: [])
     witness.start()
     await asyncio.sleep(0)
     witness.look()

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 
 import pytest
 
 from broker.core.address import Routing
 from broker.core.commands import Publish
+from broker.core.effects import Turn
+from broker.core.errors import NewerRelease
+from broker.core.records import MetaRecord
+from broker.engine.at_work import stated
 from broker.engine.engine import Engine
+from broker.owner.commit.group_commit import Unwritable
 from broker.owner.shard.fault_attribution import NOBODY, slot_at_fault
+from broker.owner.transactions.large_commits import LargeCommit
 from tests.unit.engine.world import run_of
 from tests.unit.owner.lifecycle_world import SLOT, World
 
@@ -23,7 +30,7 @@ def throw_at(monkeypatch, kind):
             raise KeyError("planted")
         return handle(self, command, turn)
 
-    monkeypatch.setattr(Engine, "handle", poisoned)
+    monkeypatch.setattr(Engine, "handle", stated(poisoned))
 
 
 def publish(seq, address):
@@ -39,7 +46,7 @@ def test_the_slot_to_blame_is_named_wherever_its_engine_throws(monkeypatch, capl
     def poisoned(self, *_):
         raise KeyError("planted")
 
-    monkeypatch.setattr(Engine, where, poisoned)
+    monkeypatch.setattr(Engine, where, stated(poisoned))
     with caplog.at_level(logging.CRITICAL):
         if where == "restore_ending":
             world.leading()
@@ -59,13 +66,48 @@ def test_the_slot_to_blame_is_named_where_its_record_cannot_be_written(monkeypat
     with caplog.at_level(logging.CRITICAL):
         world.shard.submit([publish(1, "q")])
         world.wait(1)
-    assert world.shard.slot_at_fault == SLOT and world.shard.stopped
+    assert world.shard.slot_at_fault == SLOT and world.shard.stopped == "internal error: OverflowError"
 
 
 def test_what_no_engine_has_thrown_is_no_slots_fault():
     with pytest.raises(KeyError) as caught:
         {}["no engine"]
-    assert slot_at_fault(caught.value) == NOBODY
     world = World().leading()
+    assert slot_at_fault(caught.value, world.shard.every_engine()) == NOBODY
     world.shard.fail("journal: gone")
     assert world.shard.slot_at_fault == NOBODY
+
+
+def test_the_slot_of_a_standby_is_named_as_well(caplog):
+    """It is led nowhere here: its owner stops all the same, and the controller counts that."""
+    world = World().leading()
+    engine = world.shard.new_engine(9)
+    with pytest.raises(NewerRelease) as thrown:
+        engine.restore_meta(MetaRecord(9, "news", {}))
+    with caplog.at_level(logging.CRITICAL):
+        world.shard.thrown(thrown.value)
+    assert world.shard.slot_at_fault == 9
+
+
+def test_an_engine_that_nobody_has_is_not_kept_for_this():
+    world = World().leading()
+    kept, engine = world.shard.new_engine(9), world.shard.new_engine(10)
+    assert {each.number for each in world.shard.every_engine()} == {SLOT, 9, 10}
+    del engine
+    gc.collect()
+    assert {each.number for each in world.shard.every_engine()} == {SLOT, kept.number}
+
+
+def test_a_record_of_a_large_commit_that_cannot_be_written_is_of_its_slot():
+    class Log:
+        def append_in_pieces(self, record):
+            yield
+            raise OverflowError("planted")
+
+    turn = Turn(1, 1)
+    turn.appends.append(MetaRecord(12, "ids", {"next": 1}))
+    commit = LargeCommit(Log(), None, iter(()), turn, {}, [])
+    with pytest.raises(Unwritable) as thrown:
+        while commit.go_on():
+            pass
+    assert slot_at_fault(thrown.value, ()) == 12 and isinstance(thrown.value.__cause__, OverflowError)
