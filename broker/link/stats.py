@@ -91,10 +91,10 @@ class LinkStats:
         )  # fmt: skip
 
 
-def of_lanes(lanes: Iterable[UnansweredSlot]) -> list[Metric]:
+def of_channels(channels: Iterable[UnansweredSlot]) -> list[Metric]:
     """What waits at an edge for the owners of its slots."""
-    lanes = list(lanes)
-    down, waiting = sum([not lane.opened for lane in lanes]), sum([lane.nbytes for lane in lanes])
+    channels = list(channels)
+    down, waiting = sum([not channel.opened for channel in channels]), sum([channel.nbytes for channel in channels])
     return [
         Metric("stomp_link_slots_down", "gauge", "Slots in use whose owner cannot be reached.", [({}, float(down))]),
         Metric(

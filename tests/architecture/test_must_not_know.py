@@ -17,6 +17,7 @@ from tests.architecture.test_house import BROKER, TREES, imported
 KNOWING: dict[str, tuple[str, ...]] = {
     "books": ("broker.journal.log.live_index",),
     "clocks": ("broker.seams.clock", "time"),
+    "channels": ("broker.link.edge_side.slot_channel",),
     "commands": ("broker.core.commands",),
     "consumers": ("broker.engine.consumers.consumer",),
     "dialects": ("broker.edge.destinations.dialects",),
@@ -26,7 +27,6 @@ KNOWING: dict[str, tuple[str, ...]] = {
     "frames": ("broker.wire.connection", "broker.wire.events", "broker.wire.writer"),
     "gRPC": ("grpc",),
     "HTTP": ("aiohttp", "http", "urllib"),
-    "lanes": ("broker.link.edge_side.slot_channel",),
     "links": ("broker.link.edge_side.owner_link", "broker.link.owner_side.link_server"),
     "loops": ("asyncio",),
     "lxml": ("lxml",),

@@ -119,7 +119,7 @@ class Watch:
 def _epoch(port: Any, slot: int) -> int:
     """In which the slot is led, as this edge knows; 0 where one process is all there is."""
     routes = getattr(port, "_routes", None)
-    return routes.lane(slot).epoch if routes is not None else 0
+    return routes.channel(slot).epoch if routes is not None else 0
 
 
 class Watching:

@@ -49,7 +49,7 @@ class BodyUp:
     """link.port.BodyWriter over a link. Until start() it only gathers (the slot has no owner at the moment).
 
     kept    all of it, so that it can be sent again; None: it cannot.
-    opening   which one of its lane it was begun in.
+    opening   which one of its channel it was begun in.
     lost    called with a body that shall be sent again, from its beginning, to the leader of now."""
 
     __slots__ = (

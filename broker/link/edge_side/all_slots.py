@@ -1,6 +1,6 @@
 """What an edge asks of all slots at once, as many requests to their owners; and their answers as one.
 
-Rule: Done when all are, a refusal as soon as one is. Must not know lanes.
+Rule: Done when all are, a refusal as soon as one is. Must not know channels.
 """
 
 # Example. A client subscribes to `orders.#` in a cluster: 256 SubscribeAll parts, each with the number -7. 255 slots

@@ -26,18 +26,18 @@ class AutoMarks:
         """Whose owners are asked next; given() once for each is enough."""
         self._timer = False
 
-    def given(self, lane: SlotChannel) -> None:
+    def given(self, channel: SlotChannel) -> None:
         """AUTO consumers of the slot were given something."""
-        self.due[lane] = None
+        self.due[channel] = None
         if not self._timer:
             self._timer = True
             self._later(MARK_S, self._ask)
 
     def _ask(self) -> None:
         self._timer = False
-        lanes, self.due = self.due, {}
-        for lane in lanes:
-            if lane.marked is not None or not lane.opened:
-                self.given(lane)
+        channels, self.due = self.due, {}
+        for channel in channels:
+            if channel.marked is not None or not channel.opened:
+                self.given(channel)
                 continue
-            self._send(lane, lane.mark(), 0)
+            self._send(channel, channel.mark(), 0)

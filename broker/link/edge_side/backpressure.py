@@ -68,14 +68,14 @@ class Telling:
 
     # ── pressure ───────────────────────────────────────────────────────────────────────────────────
 
-    def presses(self, lane: SlotChannel, session: int, nbytes: int) -> bool:
+    def presses(self, channel: SlotChannel, session: int, nbytes: int) -> bool:
         """Must the session that has just submitted so much for the slot pause."""
-        link = lane.link
+        link = channel.link
         if link is None:
             # Without an owner the slot alone counts: what waits for it cannot wait at a link.
-            if lane.nbytes <= self.limit:
+            if channel.nbytes <= self.limit:
                 return False
-            paused = self._stranded.setdefault(lane.slot, set())
+            paused = self._stranded.setdefault(channel.slot, set())
         else:
             if not link.congested and link.nbytes <= self.limit:
                 return False

@@ -52,7 +52,7 @@ from ..codec.command_codec import MAX_MESSAGE_BYTES, LinkCommand
 from ..codec.effect_codec import LinkEffect
 from ..owner_port import EffectListener
 from ..questions import OperatorAnswers, Tell
-from ..stats import LinkStats, of_lanes
+from ..stats import LinkStats, of_channels
 from .all_slots import Together
 from .auto_marks import AutoMarks
 from .backpressure import Telling
@@ -132,7 +132,7 @@ class ClusterPort:
             self._routes, keeper, schedule, later, self.stats, self._outages.watch, self._outages.unavailable,
             self._refuse,
         )  # fmt: skip
-        self._lanes = self._routes.lanes
+        self._channels = self._routes.channels
         self._mirrored = ReplayedConsumers(self._routes)
         self._consumers = self._mirrored.by_number
         self._downloads = Downloads(self._routes, self._consumers, schedule, later, self._outages.watch)
@@ -140,7 +140,9 @@ class ClusterPort:
         self.arrived = self._downloads.arrived
         self.held = partial(held, self._consumers)
         self._delayed, self._together = DelayedTransactions(), Together()
-        self._ended = EndedSessions(schedule, lambda lane, entry: self._finish(lane, entry, None, self._telling.untold))
+        self._ended = EndedSessions(
+            schedule, lambda channel, entry: self._finish(channel, entry, None, self._telling.untold)
+        )
         self._marks = AutoMarks(later, self._send)
         self._patience: dict[str, Patience] = {}
         """Owner → ours with it."""
@@ -160,12 +162,12 @@ class ClusterPort:
         self._shelve(slot, shelved)
 
     def _shelve(self, slot: int, why: str) -> None:
-        lane = self._lanes.get(slot)
-        if lane is None or lane.shelved == why:
+        channel = self._channels.get(slot)
+        if channel is None or channel.shelved == why:
             return
-        lane.shelve(why, self._clock.monotonic())
+        channel.shelve(why, self._clock.monotonic())
         if why:
-            self._give_up(lane)
+            self._give_up(channel)
 
     def far(self, owners: frozenset[str]) -> None:
         """These owners are in other zones than this process, as far as both are known."""
@@ -199,56 +201,56 @@ class ClusterPort:
 
     def metrics(self) -> list[Metric]:
         keeper = self._keeper.metrics() if self._keeper is not None else ()
-        return [*self.stats.metrics("edge"), self.stats.across_zones(), *keeper, *of_lanes(self._lanes.values())]
+        return [*self.stats.metrics("edge"), self.stats.across_zones(), *keeper, *of_channels(self._channels.values())]
 
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
 
     def _enqueue(self, command: Command) -> bool:
-        lane = self._lanes.get(command.slot) or self._routes.lane(command.slot)
+        channel = self._channels.get(command.slot) or self._routes.channel(command.slot)
         # The slot has had no owner for long: an answer at once instead of a wait for each.
-        if lane.refusing and self._refuse_at_once(lane, command):
+        if channel.refusing and self._refuse_at_once(channel, command):
             return False
         kind = type(command)
         if kind is Publish:
             blob = command.run.blob  # type: ignore[union-attr]
             nbytes = size_of(command) if blob is not None else SIZE + command.run.nbytes  # type: ignore[union-attr]
-            entry = lane.keep(command, command.seq, nbytes)  # type: ignore[union-attr]
+            entry = channel.keep(command, command.seq, nbytes)  # type: ignore[union-attr]
             # The body can be sent again as long as its message is not answered.
             if blob is not None and isinstance(blob, KeptBlob):
                 entry.carries(blob.body)
-            seq = entry.number << SLOT_BITS | lane.slot
+            seq = entry.number << SLOT_BITS | channel.slot
             command.numbered(seq, (self._token, entry.number))  # type: ignore[union-attr]
             # _send(), in line, and presses() only where it may say yes.
-            link, telling = lane.link, self._telling
-            if blob is None and link is not None and lane.live and lane.asked is None:
-                link.add(lane.slot, command, nbytes)
+            link, telling = channel.link, self._telling
+            if blob is None and link is not None and channel.live and channel.asked is None:
+                link.add(channel.slot, command, nbytes)
             else:
-                lane.send(command, nbytes)
-            if not lane.opened:
+                channel.send(command, nbytes)
+            if not channel.opened:
                 self._outages.watch()
             if link is not None and not link.congested and link.nbytes <= telling.limit:
                 return False
-            return telling.presses(lane, command.session, nbytes)  # type: ignore[union-attr]
+            return telling.presses(channel, command.session, nbytes)  # type: ignore[union-attr]
         if kind is Grant:
-            self._grant(lane, command)  # type: ignore[arg-type]
+            self._grant(channel, command)  # type: ignore[arg-type]
             return False
-        return self._other(lane, command)
+        return self._other(channel, command)
 
-    def _send(self, lane: SlotChannel, command: LinkCommand, nbytes: int) -> bool:
+    def _send(self, channel: SlotChannel, command: LinkCommand, nbytes: int) -> bool:
         """A kept command leaves. True: its owner holds too much already."""
-        lane.send(command, nbytes)
-        if not lane.opened:
+        channel.send(command, nbytes)
+        if not channel.opened:
             self._outages.watch()
-        return self._telling.presses(lane, getattr(command, "session", 0), nbytes)
+        return self._telling.presses(channel, getattr(command, "session", 0), nbytes)
 
-    def _grant(self, lane: SlotChannel, command: Grant) -> None:
+    def _grant(self, channel: SlotChannel, command: Grant) -> None:
         consumer = self._consumers.get(command.consumer)
         # Grants are not kept: what a new owner must know of room is in the consumer's `outstanding`.
         if consumer is not None:
             consumer.granted(command.nbytes)
-        lane.send(command, 24)
+        channel.send(command, 24)
 
-    def _other(self, lane: SlotChannel, command: Command) -> bool:
+    def _other(self, channel: SlotChannel, command: Command) -> bool:
         nbytes = size_of(command)
         seq: int = getattr(command, "seq", 0)
         session: int = getattr(command, "session", 0)
@@ -261,43 +263,43 @@ class ClusterPort:
             self._telling.tell(Refused(session, seq, Code.NO_SUCH_DELIVERY, "no message has that number"))
             return False
         # A session tells all slots in which it consumed; where all of that has ended nobody would answer.
-        if isinstance(command, Disconnect) and not lane.of_session(session):
+        if isinstance(command, Disconnect) and not channel.of_session(session):
             return False  # every consumer it had here has been refused or closed
         self._mirrored.closes(command)
-        entry = lane.keep(command, seq, nbytes)
+        entry = channel.keep(command, seq, nbytes)
         # A Disconnect has no answer; the Barrier behind it has (SlotChannel.commands).
         if not isinstance(command, Disconnect):
-            command.seq = lane.seq(entry)  # type: ignore[union-attr]
-        self._mirrored.follow(lane, entry, command)
-        if isinstance(command, Transact) and self._transact(lane, entry, command):
+            command.seq = channel.seq(entry)  # type: ignore[union-attr]
+        self._mirrored.follow(channel, entry, command)
+        if isinstance(command, Transact) and self._transact(channel, entry, command):
             return False
         pressed = False
-        for each in lane.commands(entry):
-            pressed = self._send(lane, each, nbytes)
+        for each in channel.commands(entry):
+            pressed = self._send(channel, each, nbytes)
             nbytes = 0
         return pressed
 
-    def _transact(self, lane: SlotChannel, entry: PendingCommand, command: Transact) -> bool:
+    def _transact(self, channel: SlotChannel, entry: PendingCommand, command: Transact) -> bool:
         """True: it must wait. One that reaches into other slots leaves when the Holds there, and what its session sent
         there, are answered (else it might overtake them), and what its session asks for afterwards waits until it is
         answered (else that might be seen before it)."""
         others: dict[SlotChannel, None] = {}
         for part in command.parts:
-            if part.slot != lane.slot:
-                others[self._routes.lane(part.slot)] = None
+            if part.slot != channel.slot:
+                others[self._routes.channel(part.slot)] = None
             if isinstance(part, Settle):
                 consumer = self._consumers.get(part.consumer)
                 if consumer is not None:
                     consumer.set_aside(entry, part.ids)
         # In several slots it may leave later than what was numbered behind it, so it counts in a sequence of its own.
-        command.counts_as(lane.turn(entry) if others else (0, entry.number))
-        return bool(others) and self._delayed.begin(command.session, lane, entry, others)
+        command.counts_as(channel.turn(entry) if others else (0, entry.number))
+        return bool(others) and self._delayed.begin(command.session, channel, entry, others)
 
-    def _refuse_at_once(self, lane: SlotChannel, command: Command) -> bool:
+    def _refuse_at_once(self, channel: SlotChannel, command: Command) -> bool:
         if isinstance(command, Disconnect | Grant):
             return False
         session: int = getattr(command, "session", 0)
-        refused = Refused(session, getattr(command, "seq", 0), *self._outages.unavailable(lane))
+        refused = Refused(session, getattr(command, "seq", 0), *self._outages.unavailable(channel))
         if (told := self._together.told(refused)) is not None:
             self._telling.tell(told)
         return True
@@ -330,73 +332,73 @@ class ClusterPort:
         if consumer is None or consumer.closing:
             link.gone(effect.consumer)
             return
-        lane = self._lanes.get(consumer.slot)
-        if lane is None or lane.link is not link or not lane.opened:  # current(), in line
+        channel = self._channels.get(consumer.slot)
+        if channel is None or channel.link is not link or not channel.opened:  # current(), in line
             self._routes.current(link, consumer.slot)
             # Its leader does not know yet that the edge has left it: confirmed, what nobody got would be settled, as
             # long as followers take that. (Behind an Open of ours it knows which attachment that was.)
-            if self._routes.lane(consumer.slot).link is not link:
+            if self._routes.channel(consumer.slot).link is not link:
                 link.gone(effect.consumer)
             return
         if consumer.command.browse and consumer.spans:
             fresh = consumer.unseen(effect.run)
             # Browsers begin anew with a new owner, from the head of the queue: what they have seen is taken out here.
             if fresh is not effect.run:
-                self._skip(lane, consumer, effect, fresh)
+                self._skip(channel, consumer, effect, fresh)
             if fresh is None:
                 return
             effect.shows(fresh)
         consumer.delivered(effect.run, effect.cost)
-        if consumer.confirms and not consumer.command.browse and lane not in self._marks.due:
-            self._marks.given(lane)
+        if consumer.confirms and not consumer.command.browse and channel not in self._marks.due:
+            self._marks.given(channel)
         out.append(effect)
 
-    def _skip(self, lane: SlotChannel, consumer: ReplayedConsumer, effect: Deliver, fresh: Any) -> None:
+    def _skip(self, channel: SlotChannel, consumer: ReplayedConsumer, effect: Deliver, fresh: Any) -> None:
         """What a browser has seen before the owner changed takes no room."""
         cost = 0 if fresh is None else fresh.nbytes + len(fresh) * consumer.command.overhead
-        lane.send(Grant(lane.slot, consumer.number, effect.cost - cost), 24)
+        channel.send(Grant(channel.slot, consumer.number, effect.cost - cost), 24)
         effect.costs(cost)
 
     def _answered(self, link: OwnerLink, seq: int, refused: Refused | None, out: list[Effect]) -> None:
-        lane = self._lanes.get(seq & SLOT_MASK)
-        if lane is None or lane.link is not link or not lane.opened:  # current(), in line
+        channel = self._channels.get(seq & SLOT_MASK)
+        if channel is None or channel.link is not link or not channel.opened:  # current(), in line
             self._routes.current(link, seq & SLOT_MASK)
             return
-        entry = lane.kept.get(seq >> SLOT_BITS)
+        entry = channel.kept.get(seq >> SLOT_BITS)
         if entry is None:
             return
         # A large message whose body is with the last owner: the body is sent again, and then the message.
-        if refused is not None and refused.code is Code.OWNER_MOVED and self._uploads.missing(lane, entry):
+        if refused is not None and refused.code is Code.OWNER_MOVED and self._uploads.missing(channel, entry):
             return
         if refused is None and not entry.seq and type(entry.command) is Publish and not self._delayed.starting:
             # Most are that, a SEND without a receipt: all that _finish() would do, which tells nobody.
-            lane.forget(entry)
-            if lane.asked is entry:
-                lane.go_on()
+            channel.forget(entry)
+            if channel.asked is entry:
+                channel.go_on()
             if link.paused:
                 self._telling.eased(link)
             return
-        self._finish(lane, entry, refused, out)
+        self._finish(channel, entry, refused, out)
 
-    def _refuse(self, lane: SlotChannel, entry: PendingCommand, refused: Refused) -> None:
+    def _refuse(self, channel: SlotChannel, entry: PendingCommand, refused: Refused) -> None:
         """No owner says so."""
-        self._finish(lane, entry, refused, self._telling.untold)
+        self._finish(channel, entry, refused, self._telling.untold)
         self._telling.soon()
 
-    def _finish(self, lane: SlotChannel, entry: PendingCommand, refused: Refused | None, out: list[Effect]) -> None:
+    def _finish(self, channel: SlotChannel, entry: PendingCommand, refused: Refused | None, out: list[Effect]) -> None:
         """The entry is answered; what it meant for consumers is final."""
         command = entry.command
         kind = type(command)
         # Answered, and kept: it says what an open transaction claims (C51).
-        if kind is Hold and refused is None and lives(lane, entry.consumer):
+        if kind is Hold and refused is None and lives(channel, entry.consumer):
             self._held(entry, out)
             return
-        if kind is Disconnect and self._ended.later(lane, entry):
+        if kind is Disconnect and self._ended.later(channel, entry):
             return
         # First here, then told: whoever hears of it may submit again from within.
-        self._forget(lane, entry)
+        self._forget(channel, entry)
         if kind is not Publish:
-            refused = self._finish_other(lane, entry, refused)
+            refused = self._finish_other(channel, entry, refused)
         if self._delayed.starting:
             self._start_transaction(entry)
         self._tell_answer(entry, refused, out)
@@ -415,18 +417,18 @@ class ClusterPort:
         if effect is not None:
             out.append(effect)
 
-    def _finish_other(self, lane: SlotChannel, entry: PendingCommand, refused: Refused | None) -> Refused | None:
+    def _finish_other(self, channel: SlotChannel, entry: PendingCommand, refused: Refused | None) -> Refused | None:
         """Returns the refusal, unless what was asked holds anyway."""
         command, consumer = entry.command, entry.consumer
         if isinstance(command, Subscribe):
             assert consumer is not None
             if refused is None:
                 consumer.begins()
-                self._downloads.attached(lane, consumer)
+                self._downloads.attached(channel, consumer)
             else:
-                self._end_consumer(lane, consumer)
+                self._end_consumer(channel, consumer)
         elif isinstance(command, Unsubscribe):
-            return self._unsubscribed(lane, command, consumer, refused)
+            return self._unsubscribed(channel, command, consumer, refused)
         elif isinstance(command, Settle | Hold):
             if consumer is not None:
                 consumer.forget(entry)
@@ -440,15 +442,15 @@ class ClusterPort:
             self._end_holds(entry)
             self._let_session_go(command.session, entry)
         elif isinstance(command, Disconnect):
-            for gone in lane.of_session(command.session):
-                self._end_consumer(lane, gone)
+            for gone in channel.of_session(command.session):
+                self._end_consumer(channel, gone)
             return None
-        elif entry is lane.marked:
-            lane.unmark(refused is None)
+        elif entry is channel.marked:
+            channel.unmark(refused is None)
         return refused
 
     def _unsubscribed(
-        self, lane: SlotChannel, command: Unsubscribe, consumer: ReplayedConsumer | None, refused: Refused | None
+        self, channel: SlotChannel, command: Unsubscribe, consumer: ReplayedConsumer | None, refused: Refused | None
     ) -> Refused | None:
         if (
             refused is not None
@@ -460,17 +462,17 @@ class ClusterPort:
             # fail-over.
             refused = None
         if consumer is not None:
-            self._end_consumer(lane, consumer)
+            self._end_consumer(channel, consumer)
             if refused is not None:
                 # The subscription cannot be deleted, but the consumer has no other way to end.
                 self._enqueue(Unsubscribe(command.slot, command.session, 0, command.consumer, command.address))
         return refused
 
-    def _end_consumer(self, lane: SlotChannel, consumer: ReplayedConsumer) -> None:
-        holds = self._mirrored.end(lane, consumer)
+    def _end_consumer(self, channel: SlotChannel, consumer: ReplayedConsumer) -> None:
+        holds = self._mirrored.end(channel, consumer)
         self._downloads.end(consumer)
         for hold in holds:
-            self._forget(lane, hold)
+            self._forget(channel, hold)
 
     def _release(self, entry: PendingCommand) -> None:
         """A transaction is answered. Where an owner changed meanwhile, it may have happened before that: then what its
@@ -478,7 +480,7 @@ class ClusterPort:
         it would stay with this consumer). Giving back does nothing where there is nothing to give."""
         for hold in entry.holds:
             command = hold.command
-            there = lives(self._routes.lane(command.slot), hold.consumer)
+            there = lives(self._routes.channel(command.slot), hold.consumer)
             if hold.claimed and there and isinstance(command, Hold):
                 self._enqueue(Settle(command.slot, command.session, 0, command.consumer, command.ids, Outcome.RETURN))
 
@@ -488,26 +490,26 @@ class ClusterPort:
             if hold.consumer is not None:
                 hold.consumer.forget(hold)
             if hold.answered:
-                self._forget(self._routes.lane(hold.command.slot), hold)
+                self._forget(self._routes.channel(hold.command.slot), hold)
 
-    def _forget(self, lane: SlotChannel, entry: PendingCommand) -> None:
-        lane.forget(entry)
-        if lane.asked is entry:
-            lane.go_on()
-        if lane.link is not None and lane.link.paused:
-            self._telling.eased(lane.link)
+    def _forget(self, channel: SlotChannel, entry: PendingCommand) -> None:
+        channel.forget(entry)
+        if channel.asked is entry:
+            channel.go_on()
+        if channel.link is not None and channel.link.paused:
+            self._telling.eased(channel.link)
 
     def _consumer_end(self, link: OwnerLink, effect: ConsumerClosed | BrowseEnd, out: list[Effect]) -> None:
         consumer = self._consumers.get(effect.consumer)
         if consumer is None:
             return
-        lane = self._routes.current(link, consumer.slot)
-        if lane is None:
+        channel = self._routes.current(link, consumer.slot)
+        if channel is None:
             return
         if isinstance(effect, BrowseEnd):
             consumer.ends()
         else:
-            self._end_consumer(lane, consumer)
+            self._end_consumer(channel, consumer)
         # The session that ends it needs no word of its end.
         if not consumer.closing:
             out.append(effect)
@@ -517,8 +519,8 @@ class ClusterPort:
     def _start_transaction(self, before: PendingCommand) -> None:
         ready = self._delayed.answered(before)
         if ready is not None:
-            lane, entry = ready
-            self._send(lane, entry.command, entry.nbytes)
+            channel, entry = ready
+            self._send(channel, entry.command, entry.nbytes)
 
     def _let_session_go(self, session: int, entry: PendingCommand) -> None:
         commands = self._delayed.end(session, entry)
@@ -555,39 +557,39 @@ class ClusterPort:
 
     def on_unsendable(self, command: LinkCommand, why: str) -> None:
         log.error("a %s does not fit into a message: %s", type(command).__name__, why)
-        lane = self._routes.lane(command.slot)
-        entry = lane.kept.get(getattr(command, "seq", 0) >> SLOT_BITS)
+        channel = self._routes.channel(command.slot)
+        entry = channel.kept.get(getattr(command, "seq", 0) >> SLOT_BITS)
         if entry is not None:
-            self._refuse(lane, entry, Refused(0, 0, Code.INTERNAL))
+            self._refuse(channel, entry, Refused(0, 0, Code.INTERNAL))
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
     def _waited_for(self) -> Iterator[SlotChannel]:
         """Slots that are not open, and for which a command or body waits."""
-        for lane in list(self._lanes.values()) if not self._routes.closed else ():
-            if not lane.opened and (lane.kept or lane.waiting or self._downloads.waits(lane.slot)):
-                yield lane
+        for channel in list(self._channels.values()) if not self._routes.closed else ():
+            if not channel.opened and (channel.kept or channel.waiting or self._downloads.waits(channel.slot)):
+                yield channel
 
     def _down(self) -> list[SlotChannel]:
-        return [lane for lane in self._lanes.values() if not lane.opened] if not self._routes.closed else []
+        return [channel for channel in self._channels.values() if not channel.opened] if not self._routes.closed else []
 
-    def _give_up(self, lane: SlotChannel) -> None:
+    def _give_up(self, channel: SlotChannel) -> None:
         """Commands for the slot have waited long enough. Ends of consumers are told whenever it comes back."""
-        if lane.give_up():
-            log.error("slot %d: %s", lane.slot, lane.shelved or self._outages.unavailable(lane)[1])
-        code, why = self._outages.unavailable(lane)
-        self._uploads.give_up(lane)
-        self._downloads.give_up(lane, why)
-        for entry in list(lane.kept.values()):
+        if channel.give_up():
+            log.error("slot %d: %s", channel.slot, channel.shelved or self._outages.unavailable(channel)[1])
+        code, why = self._outages.unavailable(channel)
+        self._uploads.give_up(channel)
+        self._downloads.give_up(channel, why)
+        for entry in list(channel.kept.values()):
             kind = type(entry.command)
             # Nobody waits for these: they stay, and are told to whoever leads next.
             if kind is Disconnect or entry.answered or entry.resume or entry.own:
                 continue
-            if entry.number in lane.kept:
+            if entry.number in channel.kept:
                 session: int = getattr(entry.command, "session", 0)
                 refused = Refused(session, entry.seq, code, why)
-                self._finish(lane, entry, refused, self._telling.untold)
-        if lane.live:
-            self._routes.open(lane)
-        self._telling.landed(lane.slot)
+                self._finish(channel, entry, refused, self._telling.untold)
+        if channel.live:
+            self._routes.open(channel)
+        self._telling.landed(channel.slot)
         self._telling.soon()

@@ -44,7 +44,7 @@ class PendingCommand:
     happened    its effect has been seen: on a replay only its answer is asked for.
     holds       the Holds that end with it.
     delayed     a Transact that may not leave yet.
-    turn        the sequence it is numbered in, alone; 0: that of the lane.
+    turn        the sequence it is numbered in, alone; 0: that of the channel.
     body        the large body of a Publish, if it can be sent again.
     claimed     a Hold that a new owner (or stream) was told of: what it covers was claimed there, whether the
                 transaction had happened or not.
@@ -120,7 +120,7 @@ class ReplayedConsumer:
 
     subscribed    its Subscribe has been answered.
     closing       its Unsubscribe or Disconnect has been submitted: it gets nothing any more.
-    leaving       that stands in its lane now, behind what it settles and holds; what comes later concerns nothing.
+    leaving       that stands in its channel now, behind what it settles and holds; what comes later concerns nothing.
     outstanding   bytes delivered and not granted back.
     ids           message → is it durable.
     aside         what unanswered Settles and open Holds cover, in the order of these commands.
@@ -173,7 +173,7 @@ class ReplayedConsumer:
         self.closing = True
 
     def leaves(self) -> None:
-        """What ends it stands in its lane."""
+        """What ends it stands in its channel."""
         self.leaving = True
 
     def ends(self) -> None:

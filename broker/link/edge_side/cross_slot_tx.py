@@ -38,7 +38,7 @@ class DelayedTransactions:
         """Transact → its slot, and what it still waits for."""
         self.starting: dict[PendingCommand, PendingCommand] = {}
 
-    def begin(self, session: int, lane: SlotChannel, entry: PendingCommand, others: Iterable[SlotChannel]) -> bool:
+    def begin(self, session: int, channel: SlotChannel, entry: PendingCommand, others: Iterable[SlotChannel]) -> bool:
         """The session waits from now on. True: so does the Transact itself. `others`: of the slots it reaches into."""
         self._waiting[session] = (entry, [])
         self.active = True
@@ -48,7 +48,7 @@ class DelayedTransactions:
             before.update(sent for sent in other.kept.values() if _sent_by(session, sent))
         if before:
             entry.delay()
-            self._waits[entry] = (lane, before)
+            self._waits[entry] = (channel, before)
             self.starting.update(dict.fromkeys(before, entry))
         return bool(before)
 
@@ -65,13 +65,13 @@ class DelayedTransactions:
         entry = self.starting.pop(before, None)
         if entry is None:
             return None
-        lane, waits = self._waits[entry]
+        channel, waits = self._waits[entry]
         waits.discard(before)
         if waits:
             return None
         del self._waits[entry]
         entry.may_leave()
-        return lane, entry
+        return channel, entry
 
     def end(self, session: int, entry: PendingCommand) -> list[Command] | None:
         """The session's transaction is answered: what waited, in order. None: it did not wait for this one."""

@@ -45,14 +45,14 @@ class Downloads:
         """Slot → consumer → body, and its message."""
 
     def read(self, slot: int, blob: Blob, consumer: int = 0, message: int = 0) -> BodyReader:
-        lane, known = self._routes.lane(slot), self._consumers.get(consumer)
+        channel, known = self._routes.channel(slot), self._consumers.get(consumer)
         holds = known is not None and known.may_read_body(message)
         # Who holds the message may have its body from whoever leads next; others (an operator who looks at it) ask
         # again.
         lost = partial(self._lost, known, message) if known is not None and holds else None
         body = BodyDown(self._schedule, blob.length, lost)
-        if lane.opened and lane.link is not None:
-            lane.link.bodies.open(body, slot, blob)
+        if channel.opened and channel.link is not None:
+            channel.link.bodies.open(body, slot, blob)
         elif lost is not None:
             lost(body)
         return body
@@ -62,32 +62,32 @@ class Downloads:
         known = self._consumers.get(consumer)
         if known is None or not known.confirms or not known.may_read_body(message):
             return
-        lane = self._routes.lane(known.slot)
-        command = Settle(lane.slot, known.command.session, 0, consumer, [message], outcome)
+        channel = self._routes.channel(known.slot)
+        command = Settle(channel.slot, known.command.session, 0, consumer, [message], outcome)
         # Numbered and kept like a client's: told to each owner until one has answered. Nobody at the edge waits for
         # it.
-        lane.keep_own(command, known)
-        lane.send(command, OWN_BYTES)
-        if not lane.opened:
+        channel.keep_own(command, known)
+        channel.send(command, OWN_BYTES)
+        if not channel.opened:
             self._watch()
 
-    def attached(self, lane: SlotChannel, consumer: ReplayedConsumer) -> None:
+    def attached(self, channel: SlotChannel, consumer: ReplayedConsumer) -> None:
         """The slot's owner of now knows what the consumer holds."""
-        consumer.attached(lane.openings)
-        link = lane.link
+        consumer.attached(channel.openings)
+        link = channel.link
         if link is None:
             return
         for body, message in self._pop_waiting(consumer).items():
-            link.bodies.go_on(body, lane.slot, consumer.number, message)
+            link.bodies.go_on(body, channel.slot, consumer.number, message)
 
     def end(self, consumer: ReplayedConsumer, why: str = "its subscription has ended") -> None:
         """No owner will have what it holds."""
         for body in self._pop_waiting(consumer):
             body.failed(Away(why))
 
-    def give_up(self, lane: SlotChannel, why: str) -> None:
+    def give_up(self, channel: SlotChannel, why: str) -> None:
         """What waits for the slot has waited long enough."""
-        for consumer in list(self._waiting.get(lane.slot, ())):
+        for consumer in list(self._waiting.get(channel.slot, ())):
             self.end(consumer, why)
 
     def waits(self, slot: int) -> bool:
@@ -99,9 +99,9 @@ class Downloads:
             body.failed(Away("the edge is stopping" if self._routes.closed else "its subscription has ended"))
             return
         self._waiting.setdefault(consumer.slot, {}).setdefault(consumer, {})[body] = message
-        lane = self._routes.lane(consumer.slot)
+        channel = self._routes.channel(consumer.slot)
         # Attached there already, and turned away all the same: it is about to say that it leads no more.
-        if lane.opened and consumer.opening == lane.openings:
+        if channel.opened and consumer.opening == channel.openings:
             # Not at once: a loop over the network would be the result.
             self._later(AGAIN_S, partial(self._again, consumer))
         else:
@@ -116,6 +116,6 @@ class Downloads:
         return bodies
 
     def _again(self, consumer: ReplayedConsumer) -> None:
-        lane = self._routes.lane(consumer.slot)
-        if lane.opened and consumer.opening == lane.openings:
-            self.attached(lane, consumer)
+        channel = self._routes.channel(consumer.slot)
+        if channel.opened and consumer.opening == channel.openings:
+            self.attached(channel, consumer)

@@ -31,7 +31,7 @@ PIECE: Final = 500
 
 
 class EndedSessions:
-    """finish(lane, entry): that Disconnect is answered."""
+    """finish(channel, entry): that Disconnect is answered."""
 
     def __init__(self, schedule: Schedule, finish: Callable[[SlotChannel, PendingCommand], None]) -> None:
         self._schedule = schedule
@@ -39,27 +39,27 @@ class EndedSessions:
         self._waiting: deque[tuple[SlotChannel, PendingCommand]] = deque()
         self._under_way: PendingCommand | None = None
 
-    def later(self, lane: SlotChannel, entry: PendingCommand) -> bool:
+    def later(self, channel: SlotChannel, entry: PendingCommand) -> bool:
         """It is finished in a step of its own. False: it is no end of a session, or a small one."""
         command = entry.command
         if type(command) is not Disconnect or entry is self._under_way:
             return False
-        if len(lane.sessions.get(command.session, ())) <= FEW:
+        if len(channel.sessions.get(command.session, ())) <= FEW:
             return False
         if not self._waiting:
             self._schedule(self._some)
-        self._waiting.append((lane, entry))
+        self._waiting.append((channel, entry))
         return True
 
     def _some(self) -> None:
         left = PIECE
         while self._waiting and left > 0:
-            lane, entry = self._waiting.popleft()
+            channel, entry = self._waiting.popleft()
             # Answered twice, if its owner has changed meanwhile.
-            if lane.kept.get(entry.number) is entry and isinstance(entry.command, Disconnect):
-                left -= len(lane.sessions.get(entry.command.session, ()))
+            if channel.kept.get(entry.number) is entry and isinstance(entry.command, Disconnect):
+                left -= len(channel.sessions.get(entry.command.session, ()))
                 self._under_way = entry
-                self._finish(lane, entry)
+                self._finish(channel, entry)
                 self._under_way = None
         if self._waiting:
             self._schedule(self._some)

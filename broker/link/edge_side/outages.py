@@ -48,11 +48,11 @@ class Outages:
         self._began = 0.0
         """When it was last awake for sure."""
 
-    def unavailable(self, lane: SlotChannel) -> tuple[Code, str]:
+    def unavailable(self, channel: SlotChannel) -> tuple[Code, str]:
         """Why nothing in the slot is answered."""
-        if lane.shelved:
+        if channel.shelved:
             return Code.SLOT_SHELVED, (
-                f"it is in slot {lane.slot}, which was shelved; others are not concerned. Ask the operator: "
+                f"it is in slot {channel.slot}, which was shelved; others are not concerned. Ask the operator: "
                 "`stampede cluster status`"
             )
         return Code.OWNER_UNAVAILABLE, (
@@ -72,14 +72,14 @@ class Outages:
         now = self._clock.monotonic()
         slept = stood_still(self._began, now, self._period)
         down = self._down()
-        for lane in down:
-            lane.excuse(slept, now)
+        for channel in down:
+            channel.excuse(slept, now)
         # Also while nobody waits: whoever comes next is to be told what was seen, too.
         if down:
             self.watch()
         limit = now - self._after_s
-        for lane in self._waited_for():
-            if lane.down_since <= limit:
-                self._give_up(lane)
+        for channel in self._waited_for():
+            if channel.down_since <= limit:
+                self._give_up(channel)
             else:
                 self.watch()

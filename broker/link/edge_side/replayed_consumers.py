@@ -22,17 +22,17 @@ class ReplayedConsumers:
         self._routes = routes
         self.by_number: dict[int, ReplayedConsumer] = {}
 
-    def follow(self, lane: SlotChannel, entry: PendingCommand, command: Command) -> None:
+    def follow(self, channel: SlotChannel, entry: PendingCommand, command: Command) -> None:
         """The command leaves."""
         if isinstance(command, Subscribe):
             consumer = ReplayedConsumer(command)
             entry.concerns(consumer)
             command.settle_by_edge(consumer.confirms and not command.browse)
             self.by_number[command.consumer] = consumer
-            lane.begin(consumer)
+            channel.begin(consumer)
         elif isinstance(command, Unsubscribe | Settle | Hold):
             # Asked of the channel, not of the whole edge: a consumer that has ended here concerns nobody.
-            known = entry.concerns(lane.consumers.get(command.consumer))
+            known = entry.concerns(channel.consumers.get(command.consumer))
             if known is None:
                 return
             if isinstance(command, Unsubscribe):
@@ -40,7 +40,7 @@ class ReplayedConsumers:
             else:
                 known.set_aside(entry, command.ids)
         elif isinstance(command, Disconnect):
-            for consumer in lane.of_session(command.session):
+            for consumer in channel.of_session(command.session):
                 consumer.leaves()
 
     def closes(self, command: Command) -> None:
@@ -50,16 +50,16 @@ class ReplayedConsumers:
             if consumer is not None:
                 consumer.closes()
         elif isinstance(command, Disconnect):
-            for consumer in self._routes.lane(command.slot).of_session(command.session):
+            for consumer in self._routes.channel(command.slot).of_session(command.session):
                 consumer.closes()
 
-    def end(self, lane: SlotChannel, consumer: ReplayedConsumer) -> Iterable[PendingCommand]:
+    def end(self, channel: SlotChannel, consumer: ReplayedConsumer) -> Iterable[PendingCommand]:
         """It is no more. Returns the Holds that were answered, and say what an open transaction claims of it."""
-        lane.end(consumer)
+        channel.end(consumer)
         self.by_number.pop(consumer.number, None)
         return [hold for hold in dict.fromkeys(consumer.holds.values()) if hold.answered]
 
 
-def lives(lane: SlotChannel, consumer: ReplayedConsumer | None) -> bool:
+def lives(channel: SlotChannel, consumer: ReplayedConsumer | None) -> bool:
     """It has not ended in its slot."""
-    return consumer is not None and lane.consumers.get(consumer.number) is consumer
+    return consumer is not None and channel.consumers.get(consumer.number) is consumer

@@ -39,7 +39,7 @@ class Routes:
         unreached_s: float,
     ) -> None:
         """`sparing`: of what is never used nothing is opened or dialled. `unreached_s`: as Reach has it."""
-        self.lanes: dict[int, SlotChannel] = {}
+        self.channels: dict[int, SlotChannel] = {}
         self.links: dict[tuple[str, str], OwnerLink] = {}
         self.closed = False
         self._clock = clock
@@ -52,51 +52,55 @@ class Routes:
         self._unused: dict[int, tuple[int, str, str]] = {}
         """Where slots are led that nobody has asked for yet."""
 
-    def lane(self, slot: int) -> SlotChannel:
+    def channel(self, slot: int) -> SlotChannel:
         """The slot's, made when first needed."""
-        lane = self.lanes.get(slot)
-        if lane is None:
+        channel = self.channels.get(slot)
+        if channel is None:
             assert 0 <= slot < SLOTS
-            lane = self.lanes[slot] = SlotChannel(slot, self._clock.monotonic())
+            channel = self.channels[slot] = SlotChannel(slot, self._clock.monotonic())
             if slot in self._unused:
                 self.route(slot, *self._unused.pop(slot))
-        return lane
+        return channel
 
     # ── from the cluster ───────────────────────────────────────────────────────────────────────────
 
     def route(self, slot: int, epoch: int, leader: str, address: str) -> None:
         # An owner reaches other owners this way, rarely, and only some slots of them.
-        if self._sparing and slot not in self.lanes:
+        if self._sparing and slot not in self.channels:
             if epoch >= self._unused.get(slot, (0,))[0]:
                 self._unused[slot] = (epoch, leader, address)
             return
-        lane = self.lane(slot)
+        channel = self.channel(slot)
         link = self.links.get((leader, address))
         # Records come late and twice; epochs only rise (I1).
-        if self.closed or (link is not None and lane.link is link and lane.epoch == epoch) or epoch < lane.epoch:
+        if (
+            self.closed
+            or (link is not None and channel.link is link and channel.epoch == epoch)
+            or epoch < channel.epoch
+        ):
             return
         # First: nothing that was meant for the last leader may go to the next one but by a replay.
-        self._down(lane)
-        lane.led_in(epoch)
+        self._down(channel)
+        channel.led_in(epoch)
         if link is None:
             link = self.links[leader, address] = self._make_link(leader, address)
-        if lane.link is not link:
-            self._leave(lane)
-            lane.join(link)
+        if channel.link is not link:
+            self._leave(channel)
+            channel.join(link)
             self._telling.landed(slot)
         # Else on_dialed opens all slots of the link at once.
         if link.up:
-            self.open(lane)
+            self.open(channel)
         else:
             link.start()
 
     def offline(self, slot: int) -> None:
-        if self._sparing and slot not in self.lanes:
+        if self._sparing and slot not in self.channels:
             self._unused.pop(slot, None)
             return
-        lane = self.lane(slot)
-        self._down(lane)
-        self._leave(lane)
+        channel = self.channel(slot)
+        self._down(channel)
+        self._leave(channel)
 
     def close(self, why: str) -> None:
         self.closed = True
@@ -123,7 +127,7 @@ class Routes:
 
     def unserved(self) -> int:
         """Slots of which no owner has said that it serves them: nobody leads them, or their leader takes over."""
-        return sum([not lane.opened for lane in self.lanes.values()])
+        return sum([not channel.opened for channel in self.channels.values()])
 
     # ── from the links ─────────────────────────────────────────────────────────────────────────────
 
@@ -139,7 +143,7 @@ class Routes:
         self._reach.lost(link.owner, self._clock.monotonic())
         # In order, so that a history of the simulator repeats.
         for slot in sorted(link.slots):
-            self.open(self.lane(slot))
+            self.open(self.channel(slot))
 
     def answered(self, link: OwnerLink) -> None:
         self._reach.heard(link.owner, self._clock.monotonic())
@@ -147,88 +151,88 @@ class Routes:
     def broken(self, link: OwnerLink) -> None:
         self._reach.lost(link.owner, self._clock.monotonic())
         for slot in sorted(link.slots):
-            self._down(self.lane(slot))
+            self._down(self.channel(slot))
 
     def said(self, link: OwnerLink, effect: SlotState) -> None:
         """What an owner says of a slot."""
-        lane = self.lanes.get(effect.slot)
+        channel = self.channels.get(effect.slot)
         # A word of an owner that is not asked any more.
-        if lane is None or lane.link is not link:
+        if channel is None or channel.link is not link:
             return
-        if effect.state == OPENED and effect.epoch == lane.epoch and lane.live:
+        if effect.state == OPENED and effect.epoch == channel.epoch and channel.live:
             # The answer to an Open of before: this epoch's, but what follows it is not told to what we are now. The
             # answer to the last one comes.
-            if effect.opening not in (0, lane.openings):
+            if effect.opening not in (0, channel.openings):
                 return
-            lane.open()
-            self.begin_bodies(lane)
-        elif effect.state == MOVED and lane.live:
+            channel.open()
+            self.begin_bodies(channel)
+        elif effect.state == MOVED and channel.live:
             # It will say SERVING when it leads the slot, or the metadata will name another owner.
             self._stats.found_moved()
-            self._down(lane)
+            self._down(channel)
             # It stopped and leads on in the same epoch (a transfer that was called off): it has said so to all, and
             # wants all anew.
-            if effect.epoch == lane.epoch:
-                self.open(lane)
-        elif effect.state == SERVING and effect.epoch == lane.epoch and not lane.live:
-            self.open(lane)
+            if effect.epoch == channel.epoch:
+                self.open(channel)
+        elif effect.state == SERVING and effect.epoch == channel.epoch and not channel.live:
+            self.open(channel)
 
     def address_blocked(self, link: OwnerLink, effect: AddressBlocked, out: list[Effect]) -> None:
         """An owner says that an address is full, or has room again."""
-        lane = self.current(link, effect.slot)
-        if lane is None:
+        channel = self.current(link, effect.slot)
+        if channel is None:
             return
         key = (effect.session, effect.address, effect.passing)
         if effect.full:
-            lane.blocked[key] = None
+            channel.blocked[key] = None
         else:
-            lane.blocked.pop(key, None)
+            channel.blocked.pop(key, None)
         out.append(effect)
 
-    def begin_bodies(self, lane: SlotChannel) -> None:
+    def begin_bodies(self, channel: SlotChannel) -> None:
         """Large bodies that wait for the slot."""
-        if lane.opened:
-            lane.start_bodies()
+        if channel.opened:
+            channel.start_bodies()
 
     # ── a slot ─────────────────────────────────────────────────────────────────────────────────────
 
     def current(self, link: OwnerLink, slot: int) -> SlotChannel | None:
-        """The slot's lane, if this link is where its effects come from now."""
-        lane = self.lanes.get(slot)
+        """The slot's channel, if this link is where its effects come from now."""
+        channel = self.channels.get(slot)
         # I8 from this side: whatever an owner says of a slot counts only behind its OPENED in the epoch that we asked
         # for.
-        if lane is None or lane.link is not link or not lane.opened:
+        if channel is None or channel.link is not link or not channel.opened:
             self._stats.dropped_stale()
             return None
-        return lane
+        return channel
 
-    def open(self, lane: SlotChannel) -> None:
+    def open(self, channel: SlotChannel) -> None:
         """Tells the slot's owner, on the stream there is, all it must know."""
-        link = lane.link
+        link = channel.link
         assert link is not None
         # What is queued is in the replay as well.
-        link.drop(lane.slot)
-        self._stats.replay(lane.begin_again())
-        self._end_blocked(lane)
+        link.drop(channel.slot)
+        self._stats.replay(channel.begin_again())
+        self._end_blocked(channel)
 
-    def _end_blocked(self, lane: SlotChannel, passing: bool = False) -> None:
+    def _end_blocked(self, channel: SlotChannel, passing: bool = False) -> None:
         """The leader of now says so itself when the next SEND comes; what the last one said only it could end."""
-        for session, address, busy in lane.take_blocked(passing):
-            self._telling.tell(AddressBlocked(session, lane.slot, address, False, busy))
+        for session, address, busy in channel.take_blocked(passing):
+            self._telling.tell(AddressBlocked(session, channel.slot, address, False, busy))
 
-    def _down(self, lane: SlotChannel) -> None:
+    def _down(self, channel: SlotChannel) -> None:
         """Nobody hears what we send for the slot."""
-        lane.down(self._clock.monotonic())
-        self._end_blocked(lane, passing=True)  # who is not read for it could not ACK anything meanwhile
-        if lane.link is not None:
-            lane.link.drop(lane.slot)
-            if lane.link.up:
-                lane.link.bodies.withdraw(lane.slot)
+        channel.down(self._clock.monotonic())
+        self._end_blocked(channel, passing=True)  # who is not read for it could not ACK anything meanwhile
+        if channel.link is not None:
+            channel.link.drop(channel.slot)
+            if channel.link.up:
+                channel.link.bodies.withdraw(channel.slot)
         self._unserved()
 
-    def _leave(self, lane: SlotChannel) -> None:
+    def _leave(self, channel: SlotChannel) -> None:
         """The slot is not its link's any more."""
-        link = lane.leave()
+        link = channel.leave()
         if link is None:
             return
         self._telling.eased(link)

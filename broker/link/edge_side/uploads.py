@@ -32,8 +32,8 @@ that it is not."""
 class Uploads:
     """See the head of this file.
 
-    watch         a body waits for a slot that is not open.    unavailable(lane)   what it is told after a while.
-    refuse(lane, entry, refused)   the message has no body and gets none."""
+    watch         a body waits for a slot that is not open.    unavailable(channel)   what it is told after a while.
+    refuse(channel, entry, refused)   the message has no body and gets none."""
 
     def __init__(
         self,
@@ -56,25 +56,25 @@ class Uploads:
         self._refuse = refuse
 
     def write(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
-        lane = self._routes.lane(slot)
+        channel = self._routes.channel(slot)
         kept = self._keeper.keep(on_drain) if self._keeper is not None else None
         body = BodyUp(slot, on_drain, self._schedule, kept, self._lost)
         # Told at the first byte, not after 80 MB.
-        if lane.refusing and not lane.opened:
-            code, why = self._unavailable(lane)
+        if channel.refusing and not channel.opened:
+            code, why = self._unavailable(channel)
             body.failed(Away(why, code))
             return body
-        lane.waiting.append(body)
-        if lane.opened:
-            lane.start_bodies()
+        channel.waiting.append(body)
+        if channel.opened:
+            channel.start_bodies()
         else:
             self._watch()
         return body
 
-    def give_up(self, lane: SlotChannel) -> None:
+    def give_up(self, channel: SlotChannel) -> None:
         """What waits for the slot has waited long enough."""
-        code, why = self._unavailable(lane)
-        for body in lane.take_waiting():
+        code, why = self._unavailable(channel)
+        for body in channel.take_waiting():
             body.failed(Away(why, code))
 
     def _lost(self, body: BodyUp) -> None:
@@ -82,36 +82,36 @@ class Uploads:
         if self._routes.closed:
             body.failed(Away("the edge is stopping"))
             return
-        lane = self._routes.lane(body.slot)
+        channel = self._routes.channel(body.slot)
         self._stats.sent_body()
-        lane.waiting.append(body)
-        if lane.opened:
+        channel.waiting.append(body)
+        if channel.opened:
             # The owner turned it away, but has not said MOVED yet: it does so in a moment.
-            self._later(AGAIN_S, partial(self._routes.begin_bodies, lane))
+            self._later(AGAIN_S, partial(self._routes.begin_bodies, channel))
         else:
             self._watch()
 
     # ── messages without their bodies ──────────────────────────────────────────────────────────────
 
-    def missing(self, lane: SlotChannel, entry: PendingCommand) -> bool:
+    def missing(self, channel: SlotChannel, entry: PendingCommand) -> bool:
         """The owner of the slot does not have the body of the message we asked it for again, nor the message. True: it
         will have both."""
-        body, link = entry.body, lane.link
+        body, link = entry.body, channel.link
         # Only the message that the replay stopped at: all others have their bodies where they are.
-        if lane.asked is not entry or body is None or link is None:
+        if channel.asked is not entry or body is None or link is None:
             return False
-        if not body.again(link.bodies, partial(self._there, lane, entry)):
+        if not body.again(link.bodies, partial(self._there, channel, entry)):
             return False
         self._stats.sent_body()
         return True
 
-    def _there(self, lane: SlotChannel, entry: PendingCommand, blob: Blob | None, why: str) -> None:
-        command, link = entry.command, lane.link
-        if lane.asked is not entry or link is None or not isinstance(command, Publish):
+    def _there(self, channel: SlotChannel, entry: PendingCommand, blob: Blob | None, why: str) -> None:
+        command, link = entry.command, channel.link
+        if channel.asked is not entry or link is None or not isinstance(command, Publish):
             return  # it is asked for anew, elsewhere
         if blob is None:
-            self._refuse(lane, entry, Refused(0, 0, why.code if isinstance(why, Away) else Code.DISK_FULL, why))
+            self._refuse(channel, entry, Refused(0, 0, why.code if isinstance(why, Away) else Code.DISK_FULL, why))
             return
         # The body's number at this owner; the message's own number stays, so it still happens once.
         command.run.stored_in(Blob(blob.id, blob.length))
-        link.add(lane.slot, command, entry.nbytes)
+        link.add(channel.slot, command, entry.nbytes)

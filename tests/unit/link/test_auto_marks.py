@@ -16,18 +16,18 @@ from .world import World
 def world() -> Any:
     made = World()
     made.sent = []
-    made.marks = AutoMarks(made.later, lambda lane, question, nbytes: made.sent.append(lane.slot))
+    made.marks = AutoMarks(made.later, lambda channel, question, nbytes: made.sent.append(channel.slot))
     return made
 
 
-def channel(slot: int) -> SlotChannel:
-    lane = SlotChannel(slot, 0.0)
-    lane.open()
-    return lane
+def slot_channel(slot: int) -> SlotChannel:
+    channel = SlotChannel(slot, 0.0)
+    channel.open()
+    return channel
 
 
 def test_many_deliveries_are_one_question(world):
-    one, other = channel(1), channel(2)
+    one, other = slot_channel(1), slot_channel(2)
     for _ in range(5):
         world.marks.given(one)
     world.marks.given(other)
@@ -41,22 +41,22 @@ def test_many_deliveries_are_one_question(world):
 
 
 def test_the_next_question_waits_for_the_answer_to_the_first(world):
-    lane = channel(1)
-    world.marks.given(lane)
+    channel = slot_channel(1)
+    world.marks.given(channel)
     world.pass_time(MARK_S)
-    world.marks.given(lane)
+    world.marks.given(channel)
     world.pass_time(3 * MARK_S)
     assert world.sent == [1]
-    lane.unmark(True)
+    channel.unmark(True)
     world.pass_time(MARK_S)
     assert world.sent == [1, 1]
 
 
 def test_nobody_is_asked_while_nobody_leads(world):
-    lane = SlotChannel(1, 0.0)
-    world.marks.given(lane)
+    channel = SlotChannel(1, 0.0)
+    world.marks.given(channel)
     world.pass_time(5 * MARK_S)
     assert world.sent == []
-    lane.open()
+    channel.open()
     world.pass_time(MARK_S)
     assert world.sent == [1], "what was given is still to be asked for"

@@ -138,7 +138,7 @@ def test_not_even_when_its_owner_turns_it_away_and_leaves_behind_that(place):
     place.world.run()
     place.reader.read(CHUNK, lambda data, why: place.done.append((data, why)))
     place.reader.hub.on_body(pb.Body(id=place.reader.id, failed=MOVED, fault=pb.Body.MOVED))
-    assert place.port._downloads.waits(SLOT) and not place.port._lanes[SLOT].kept
+    assert place.port._downloads.waits(SLOT) and not place.port._channels[SLOT].kept
     place.owners["a"].server.unserve(SLOT)
     place.port.offline(SLOT)
     place.world.pass_time(40)

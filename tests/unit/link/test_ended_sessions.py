@@ -67,7 +67,7 @@ def test_it_is_forgotten_in_pieces() -> None:
     place = Place()
     at_once, *steps = place.ends()
     assert at_once == 0 and max(steps) <= PIECE + WILDCARDS and sum(steps) == WILDCARDS * SLOTS
-    assert not place.left and not any(lane.kept for lane in place.edge.port._lanes.values())
+    assert not place.left and not any(channel.kept for channel in place.edge.port._channels.values())
 
 
 def test_a_small_one_at_once() -> None:
@@ -96,4 +96,4 @@ def test_an_owner_that_leads_meanwhile_hears_of_the_end_and_of_no_consumer() -> 
     place.world.run()
     while waits:
         waits.pop()()
-    assert not place.left and not any(lane.kept for lane in port._lanes.values())
+    assert not place.left and not any(channel.kept for channel in port._channels.values())

@@ -156,4 +156,4 @@ def test_every_message_once_and_in_order(ack, seed):
     assert len(case.edge.of(Done)) == len(asked)
     (queue,) = [each for each in stats(case.owner.server._submit.__self__.engine) if each["name"] == "q"]
     assert (queue["ready"], queue["delivering"]) == (0, 0)
-    assert all(lane.nbytes == 0 for lane in case.port._lanes.values())
+    assert all(channel.nbytes == 0 for channel in case.port._channels.values())

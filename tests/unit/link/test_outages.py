@@ -25,9 +25,9 @@ def world() -> Any:
         made.looks += 1
         return list(made.waiting)
 
-    def give_up(lane: SlotChannel) -> None:
-        made.given_up.append((lane.slot, made.now))
-        made.waiting.remove(lane)
+    def give_up(channel: SlotChannel) -> None:
+        made.given_up.append((channel.slot, made.now))
+        made.waiting.remove(channel)
 
     made.down = []
     made.outages = Outages(AFTER_S, made, made.later, waited_for, give_up, lambda: [*made.waiting, *made.down])
@@ -35,10 +35,10 @@ def world() -> Any:
 
 
 def wait_for(world: Any, slot: int) -> SlotChannel:
-    lane = SlotChannel(slot, world.now)
-    world.waiting.append(lane)
+    channel = SlotChannel(slot, world.now)
+    world.waiting.append(channel)
     world.outages.watch()
-    return lane
+    return channel
 
 
 def test_it_is_given_up_when_its_time_is_over_and_hardly_later(world):
@@ -78,14 +78,14 @@ def test_what_this_process_slept_is_no_outage_of_anybody(world, waits):
     """A process that was frozen for a minute told everybody "no owner for 30 s" when it woke, though it had not looked
     for one; also who came only then."""
     began = world.now
-    lane = SlotChannel(1, began)
-    (world.waiting if waits else world.down).append(lane)
+    channel = SlotChannel(1, began)
+    (world.waiting if waits else world.down).append(channel)
     world.outages.watch()
     world.pass_time(2.5)
     world.now += 60
     world.down.clear()
     if not waits:
-        world.waiting.append(lane)
+        world.waiting.append(channel)
         world.outages.watch()
     world.pass_time(1.5)
     assert world.given_up == []
@@ -97,7 +97,7 @@ def test_what_this_process_slept_is_no_outage_of_anybody(world, waits):
 def test_a_short_limit_is_looked_at_in_time(world):
     given_up = world.given_up
     made = Outages(
-        0.4, world, world.later, lambda: list(world.waiting), lambda lane: given_up.append(world.now), lambda: ()
+        0.4, world, world.later, lambda: list(world.waiting), lambda channel: given_up.append(world.now), lambda: ()
     )
     began = world.now
     world.waiting.append(SlotChannel(1, began))
@@ -107,9 +107,9 @@ def test_a_short_limit_is_looked_at_in_time(world):
 
 
 def test_why_is_said_with_what_to_do(world):
-    lane = SlotChannel(5, 0.0)
-    code, text = world.outages.unavailable(lane)
+    channel = SlotChannel(5, 0.0)
+    code, text = world.outages.unavailable(channel)
     assert code is Code.OWNER_UNAVAILABLE and "for 8 s (unavailable_after_s)" in text and "cluster status" in text
-    lane.shelve("it stops its leaders", 0.0)
-    code, text = world.outages.unavailable(lane)
+    channel.shelve("it stops its leaders", 0.0)
+    code, text = world.outages.unavailable(channel)
     assert code is Code.SLOT_SHELVED and "slot 5" in text and "cluster status" in text

@@ -18,12 +18,12 @@ SLOT, SESSION = 3, 1
 
 @pytest.fixture
 def world() -> Any:
-    lane = SlotChannel(SLOT, 0.0)
-    made = SimpleNamespace(lane=lane, mirrored=ReplayedConsumers(SimpleNamespace(lane=lambda slot: lane)))  # type: ignore[arg-type]
+    channel = SlotChannel(SLOT, 0.0)
+    made = SimpleNamespace(channel=channel, mirrored=ReplayedConsumers(SimpleNamespace(channel=lambda slot: channel)))  # type: ignore[arg-type]
 
     def leave(command: Command) -> Any:
-        entry = lane.keep(command, 0, 0)
-        made.mirrored.follow(lane, entry, command)
+        entry = channel.keep(command, 0, 0)
+        made.mirrored.follow(channel, entry, command)
         return entry
 
     made.leave = leave
@@ -50,7 +50,7 @@ def test_a_consumer_lives_from_when_its_subscribe_leaves(world, ack, browse, by_
     command = subscribe(ack=ack, browse=browse)
     entry = world.leave(command)
     consumer = world.mirrored.by_number[7]
-    assert entry.consumer is consumer and world.lane.consumers == {7: consumer} and lives(world.lane, consumer)
+    assert entry.consumer is consumer and world.channel.consumers == {7: consumer} and lives(world.channel, consumer)
     assert command.confirm is by_edge, "what nobody acknowledges the edge confirms, unless it is only looked at"
 
 
@@ -101,13 +101,13 @@ def test_with_a_consumer_go_the_holds_that_were_answered_and_no_others(world):
     answered = world.leave(Hold(SLOT, SESSION, 6, 7, [1, 2]))
     world.leave(Hold(SLOT, SESSION, 6, 7, [3]))
     answered.answer()
-    assert list(world.mirrored.end(world.lane, consumer)) == [answered], "once, whatever it covers"
-    assert world.mirrored.by_number == {} and not lives(world.lane, consumer) and not lives(world.lane, None)
+    assert list(world.mirrored.end(world.channel, consumer)) == [answered], "once, whatever it covers"
+    assert world.mirrored.by_number == {} and not lives(world.channel, consumer) and not lives(world.channel, None)
 
 
 def test_a_consumer_of_the_same_number_is_another_one(world):
     world.leave(subscribe())
     first = world.mirrored.by_number[7]
-    world.mirrored.end(world.lane, first)
+    world.mirrored.end(world.channel, first)
     world.leave(subscribe())
-    assert not lives(world.lane, first) and lives(world.lane, world.mirrored.by_number[7])
+    assert not lives(world.channel, first) and lives(world.channel, world.mirrored.by_number[7])

@@ -111,7 +111,7 @@ def opens(link: Link) -> list[tuple[int, int, bool]]:
 
 def test_a_slot_is_live_when_its_leader_has_been_told_and_has_answered(bench):
     link = bench.led("a", 1, up=False)
-    assert link.started == 1 and link.said == [] and not bench.routes.lane(SLOT).live
+    assert link.started == 1 and link.said == [] and not bench.routes.channel(SLOT).live
     bench.led("a", 1)
     assert opens(link) == [(SLOT, 1, False), (SLOT, 1, True)]
     assert not bench.current(link) and bench.stats.stale == 1, "I8: nothing counts before OPENED"
@@ -179,7 +179,7 @@ def test_moved_waits_for_serving_unless_it_is_of_our_epoch(bench):
     bench.says(link, OPENED, 2)
     link.said = []
     bench.says(link, MOVED, 1)
-    assert link.said == [] and not bench.routes.lane(SLOT).live and bench.stats.moved == 1
+    assert link.said == [] and not bench.routes.channel(SLOT).live and bench.stats.moved == 1
     bench.says(link, SERVING, 1)
     assert link.said == []
     bench.says(link, SERVING, 2)
@@ -278,6 +278,6 @@ def test_what_is_never_used_is_not_dialled_and_the_newest_record_counts():
         bench.routes.route(SLOT, epoch, owner, f"{owner}:1")
     bench.routes.route(6, 1, "a", "a:1")
     bench.routes.offline(6)
-    assert bench.made == [] and bench.routes.lanes == {}
-    assert bench.routes.lane(SLOT).epoch == 3 and [link.owner for link in bench.made] == ["b"]
-    assert bench.routes.lane(6).link is None
+    assert bench.made == [] and bench.routes.channels == {}
+    assert bench.routes.channel(SLOT).epoch == 3 and [link.owner for link in bench.made] == ["b"]
+    assert bench.routes.channel(6).link is None

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.link.stats import COUNTERS, LinkStats, of_lanes
+from broker.link.stats import COUNTERS, LinkStats, of_channels
 
 
 def told(stats: LinkStats) -> dict[str, float]:
@@ -56,6 +56,6 @@ def test_what_crosses_zones_is_told_by_direction():
 
 
 def test_what_waits_for_owners_is_the_sum_and_those_away_are_counted():
-    lanes = [SimpleNamespace(opened=up, nbytes=n) for up, n in ((True, 5), (False, 7), (False, 0))]
-    down, pending = of_lanes(iter(lanes))
+    channels = [SimpleNamespace(opened=up, nbytes=n) for up, n in ((True, 5), (False, 7), (False, 0))]
+    down, pending = of_channels(iter(channels))
     assert (down.samples, pending.samples) == ([({}, 2.0)], [({}, 12.0)])
