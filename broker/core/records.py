@@ -83,7 +83,7 @@ class SettleRecord:
     """Messages left a queue for good: acknowledged, expired, dead-lettered, purged.
 
     spans      (first id, last id) inclusive, ascending, not overlapping.
-    durable    False: only transient runs are meant; the journal adjusts its books and writes nothing.
+    durable    False: only transient runs are meant; the journal adjusts its live index and writes nothing.
     why, at    how and when (epoch milliseconds, 0 = not said): for those who read the log, nothing depends on it.
     """
 

@@ -7,7 +7,7 @@ order; prepare in a helper thread; read in any. Must not know queues, engines or
 
 # A message's way through the log, and what a crash leaves at each point:
 #
-#     append      record has its place and is in the books     crash: nothing of it was ever there; nobody was told
+#     append      record has its place and is in the index     crash: nothing of it was ever there; nobody was told
 #     seal        the batch is closed                          crash: the same
 #     write       commit thread: bytes, fsync                  crash within: a torn tail, cut at the next start. Right
 #                                                              behind it: the message is there although nobody was
@@ -72,17 +72,17 @@ class Journal:
 
     def __init__(self, store: Store, tail_bytes: int = 0) -> None:
         self._store = store
-        self._books = LiveIndex()
-        self._appender = Appender(self._books, store.disk_id, store.settings.segment_bytes, tail_bytes)
+        self._live_index = LiveIndex()
+        self._appender = Appender(self._live_index, store.disk_id, store.settings.segment_bytes, tail_bytes)
         self._logs = self._appender.logs
         self._replica = Replica(self._appender)
         self._reader = Reader(store)
         self.replicated = self._appender.replicated
-        self.blobs = BlobStore(store, self._allocate_blob, lambda id: id in self._books.blobs)
-        self._compactor = Compactor(store, self._books, self._appender, self._reader.moved, self.blobs)
-        self.history = History(store, self._books, self._appender, self._compactor)
+        self.blobs = BlobStore(store, self._allocate_blob, lambda id: id in self._live_index.blobs)
+        self._compactor = Compactor(store, self._live_index, self._appender, self._reader.moved, self.blobs)
+        self.history = History(store, self._live_index, self._appender, self._compactor)
         self.marks = ArchiveMarks(store)
-        self.recovered = Recovered(store, self._books)
+        self.recovered = Recovered(store, self._live_index)
         self._closed = False
         # The bound method itself: a call less for each record, and this is the hottest call of the owner.
         self.append, self.seal, self.write = self._appender.append, self._appender.seal, self._store.write
@@ -112,13 +112,13 @@ class Journal:
         return journal
 
     def _recover(self, numbers: list[int], alone: bool, watch: Callable[[float], None] | None) -> None:
-        scan = RecoveryScan(self._store, self._books, self._appender, watch)
+        scan = RecoveryScan(self._store, self._live_index, self._appender, watch)
         scan.run(numbers)
         self.recovered = scan.recovered
         if self._appender.tail.limit:
             self._fill_tail(scan)
         self.marks.load()
-        found, idle = self.blobs.recover(set(self._books.blobs), alone, keep=bool(self.marks.names))
+        found, idle = self.blobs.recover(set(self._live_index.blobs), alone, keep=bool(self.marks.names))
         for blob in found:
             self._appender.blob_seen(blob)
         # Only behind everything that may refuse: a journal that does not open has not been changed.
@@ -142,7 +142,7 @@ class Journal:
             # The copy was not complete and is forgotten: said once more, so that what follows is not part of it.
             self.reset_slot(slot)
             self.end_seed(slot, [], 0)
-        self._books.be_patient()
+        self._live_index.be_patient()
         batch = self.seal()
         assert batch is not None
         self.write(batch)
@@ -273,16 +273,16 @@ class Journal:
 
     def forget_blob(self, blob: Blob) -> None:
         """The message of this large body has been dealt with: if no record refers to it, the file goes."""
-        if self._books.unused_blob(blob.id):
+        if self._live_index.unused_blob(blob.id):
             self._appender.removals.append(self.blobs.doom(blob.id))
 
     def disk_bytes(self) -> int:
         """Bytes of all segments in use."""
-        return sum(book.size for book in self._books.segments.values())
+        return sum(usage.size for usage in self._live_index.segments.values())
 
     def live_bytes(self) -> int:
         """Estimate of the bytes of live messages among them."""
-        return sum(book.live_bytes() for book in self._books.segments.values())
+        return sum(usage.live_bytes() for usage in self._live_index.segments.values())
 
     def mind_backups(self) -> None:
         """From now on the folder may be copied while it is in use (backup.py)."""
@@ -340,15 +340,15 @@ class Journal:
 
     def seed(self, slot: int, metas: Sequence[MetaRecord]) -> SeedReader:
         """All that lives in the slot now, for a new replica, `metas` first. close() it."""
-        return SeedReader(slot, self._store, self._books, self._appender, metas)
+        return SeedReader(slot, self._store, self._live_index, self._appender, metas)
 
     def digest(self, slot: int) -> DigestReader:
         """Sums over all that lives in the slot now. close() it."""
-        return DigestReader(slot, self._store, self._books, self._appender)
+        return DigestReader(slot, self._store, self._live_index, self._appender)
 
     def survey(self, slot: int) -> Survey:
         """All that lives in the slot now, without bodies, for a standby. close() it."""
-        survey = Survey(slot, self._store, self._books, self._appender)
+        survey = Survey(slot, self._store, self._live_index, self._appender)
         with self._store.lock:
             # Under the lock and in the loop's thread, in one step with the view: a run that is moved from now on is
             # found under the place where the survey has seen it.
@@ -358,7 +358,7 @@ class Journal:
     def settled(self, record: RunRecord) -> Settled | None:
         """What has left its queues of this run (queue → spans of its ids), wherever compaction has put the rest;
         None: nothing of it lives."""
-        return settled_of(self._books, record)
+        return settled_of(self._live_index, record)
 
     # ── reading ────────────────────────────────────────────────────────────────────────────────────
 

@@ -15,7 +15,6 @@ import pytest
 from tests.architecture.test_house import BROKER, TREES, imported
 
 KNOWING: dict[str, tuple[str, ...]] = {
-    "books": ("broker.journal.log.live_index",),
     "clocks": ("broker.seams.clock", "time"),
     "channels": ("broker.link.edge_side.slot_channel",),
     "commands": ("broker.core.commands",),
@@ -28,6 +27,7 @@ KNOWING: dict[str, tuple[str, ...]] = {
     "gRPC": ("grpc",),
     "HTTP": ("aiohttp", "http", "urllib"),
     "links": ("broker.link.edge_side.owner_link", "broker.link.owner_side.link_server"),
+    "live index": ("broker.journal.log.live_index",),
     "loops": ("asyncio",),
     "lxml": ("lxml",),
     "messages": ("broker.core.message",),

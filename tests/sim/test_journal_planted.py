@@ -95,13 +95,13 @@ def once_per_place(pwrite):
 def test_compaction_drops_a_message(monkeypatch):
     original = Compactor._copy
 
-    def careless(self, data, at, flags, slot, position, book):
+    def careless(self, data, at, flags, slot, position, usage):
         first, _, _, _, count, *_ = f.RUN_FIXED.unpack_from(data, at)
         if first % 5 == 0:
             for queue in self._queues(data, at, flags):
-                LiveIndex.settle(self._books, slot, queue, [(first, first + count - 1)])
+                LiveIndex.settle(self._live_index, slot, queue, [(first, first + count - 1)])
             return 0
-        return original(self, data, at, flags, slot, position, book)
+        return original(self, data, at, flags, slot, position, usage)
 
     monkeypatch.setattr(Compactor, "_copy", careless)
     assert found_by() is not None
@@ -136,7 +136,7 @@ def test_group_split(monkeypatch):
 
 
 def test_snapshot_frees_segments_before_it_is_durable(monkeypatch):
-    monkeypatch.setattr(Compactor, "_closed", lambda self: list(self._books.segments.values())[:-1])
+    monkeypatch.setattr(Compactor, "_closed", lambda self: list(self._live_index.segments.values())[:-1])
     assert found_by() is not None
 
 

@@ -156,9 +156,9 @@ def _dump_live(folder: str) -> None:
     from broker.journal.tools.transcript import Transcript
 
     report = Salvaged()
-    with told(), remains(OsFiles(), folder, report) as (wreck, scan, books):
+    with told(), remains(OsFiles(), folder, report) as (wreck, scan, live_index):
         sink = Transcript(lambda row: click.echo(json.dumps(row, ensure_ascii=False, default=str)))
-        carry(scan, wreck, books, OsFiles(), folder, sink, report)
+        carry(scan, wreck, live_index, OsFiles(), folder, sink, report)
     for line in report.lost:
         click.echo(f"LOST: {line}", err=True)
     if report.lost:

@@ -2,7 +2,7 @@
 
 Rule: a blob's id is given out once and never again, by all owners of a cluster together (its upper half comes from
 the disk id; copies on other disks keep it); a file nobody refers to at recovery is removed.
-Must not know which messages there are: the journal's books say which blobs are referred to.
+Must not know which messages there are: the journal's live index says which blobs are referred to.
 """
 
 # The life of a large body. A client sends 80 MB:
@@ -10,7 +10,7 @@ Must not know which messages there are: the journal's books say which blobs are 
 #     write …     pieces as they come, each summed up (bodies.Sums). A crash: an orphan, which the next start removes
 #     finish      checksums behind it; synced, and then its name in the folder. Only now a RUN that names it is
 #                 appended: a record whose body may be missing would be a message that cannot be delivered (I3)
-#     settled     the books count references per queue; with the last one the blob is idle, and when the settle is
+#     settled     the live index counts references per queue; with the last one the blob is idle, and when the settle is
 #                 durable its file is `doomed` and removed with a batch. A crash before that: again an orphan
 # On a follower `receive` makes the same file under the same id, before the item that names it is appended.
 

@@ -39,7 +39,7 @@ from broker.core.spans import merged
 from ..bodies.blobs import BlobStore
 from ..log import format as f
 from ..log.appender import Appender
-from ..log.live_index import LiveIndex, SegmentBook
+from ..log.live_index import LiveIndex, SegmentUsage
 from ..log.reader import Moved
 from ..log.store import Store, segment_name
 from ..log.walk import walk
@@ -60,9 +60,9 @@ _WORTH: Final = 0.75
 class Compactor:
     """`step()` does a bounded piece of work."""
 
-    def __init__(self, store: Store, books: LiveIndex, appender: Appender, moved: Moved, blobs: BlobStore) -> None:
+    def __init__(self, store: Store, live_index: LiveIndex, appender: Appender, moved: Moved, blobs: BlobStore) -> None:
         self._store = store
-        self._books = books
+        self._live_index = live_index
         self._appender = appender
         self._moved = moved
         self._blobs = blobs
@@ -72,7 +72,7 @@ class Compactor:
         self.committed = 0
         """Number of the last batch known to be durable."""
         self.removed: set[int] = set()
-        """Segments that are gone from disk, not yet from the books."""
+        """Segments that are gone from disk, not yet from the live index."""
         self.kept_from = 0
         """Number of the first segment that is kept for archives (history.py); 0 = none is."""
         self._resting: deque[tuple[int, list[int]]] = deque()
@@ -110,26 +110,26 @@ class Compactor:
 
     # ── choice ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _closed(self) -> list[SegmentBook]:
+    def _closed(self) -> list[SegmentUsage]:
         """Segments that may go as far as MetaRecords are concerned, oldest first."""
         appender = self._appender
         # The snapshot that makes older MetaRecords void is not on the disk yet: until then nothing may go.
         if appender.snapshot_batch > self.committed:
             return []
         end = min(appender.snapshot_segment, self.kept_from or appender.snapshot_segment)
-        return [b for b in self._books.segments.values() if b.number < end]
+        return [b for b in self._live_index.segments.values() if b.number < end]
 
-    def _dead_prefix(self) -> list[SegmentBook]:
+    def _dead_prefix(self) -> list[SegmentUsage]:
         """The oldest segments as long as they are dead: no settle in them is needed."""
-        dead: list[SegmentBook] = []
-        for book in self._closed():
+        dead: list[SegmentUsage] = []
+        for usage in self._closed():
             # From the front only: a dead segment behind a live one may hold settles of messages in that one.
-            if book.live or book.pins:
+            if usage.live or usage.pins:
                 break
-            dead.append(book)
+            dead.append(usage)
         return dead
 
-    def _victim(self) -> SegmentBook | None:
+    def _victim(self) -> SegmentUsage | None:
         """The segment where rewriting frees most, if it is worth it."""
         closed = self._closed()
         if not closed:
@@ -140,15 +140,18 @@ class Compactor:
         if not shares:
             return None
         share, victim = min(shares, key=lambda x: x[0])
-        books = self._books.segments.values()
+        segments = self._live_index.segments.values()
         limit = self._store.settings.compact_below
-        if sum(b.size for b in books) > 2 * sum(b.live_bytes() for b in books) + _SLACK * self._appender.segment_bytes:
+        if (
+            sum(b.size for b in segments)
+            > 2 * sum(b.live_bytes() for b in segments) + _SLACK * self._appender.segment_bytes
+        ):
             # Many segments half alive may fill a disk although none of them is below `compact_below`: then more work
             # is worth it.
             limit = max(limit, _WORTH)
         if share >= limit:
             return None
-        room = self._appender.book.size - self._appender.offset if self._appender.book else 0
+        room = self._appender.usage.size - self._appender.offset if self._appender.usage else 0
         # On a full disk what is left of the current segment is for settles, which free space without copying
         # anything.
         if self._store.no_space and self._needed(victim, False) > room // 2:
@@ -156,29 +159,29 @@ class Compactor:
         return victim
 
     @staticmethod
-    def _needed(book: SegmentBook, oldest: bool) -> int:
+    def _needed(usage: SegmentUsage, oldest: bool) -> int:
         # An estimate, on the safe side: settles of the oldest segment can only speak of itself.
-        return book.live_bytes() + (0 if oldest else book.settle_bytes)
+        return usage.live_bytes() + (0 if oldest else usage.settle_bytes)
 
     # ── rewriting ──────────────────────────────────────────────────────────────────────────────────
 
-    def _rewrite(self, book: SegmentBook) -> Iterator[bool]:
+    def _rewrite(self, usage: SegmentUsage) -> Iterator[bool]:
         """Appends what is needed of the segment."""
         settles: dict[tuple[int, int], list[tuple[int, int]]] = {}
         # Taken once, at the beginning: segments do not become older, and one that is freed meanwhile only makes a
         # settle needless.
-        older = [b for b in self._books.segments.values() if b.number < book.number and not b.freed]
+        older = [b for b in self._live_index.segments.values() if b.number < usage.number and not b.freed]
         floors = self._appender.logs.floors
         budget = STEP_BYTES
-        for start, records in walk(self._store, book.number):
-            base = book.number << 32 | start
+        for start, records in walk(self._store, usage.number):
+            base = usage.number << 32 | start
             for at, size, kind, flags, slot, _, _ in f.records_in(records, 0, len(records)):
                 position = base + at - f.RECORD.size
                 # Asked for each record, since a slot may be reset between two steps.
                 if slot in floors and position < floors[slot]:
                     continue  # void since the slot was reset
                 if kind == f.RUN:
-                    budget -= self._copy(records, at, flags, slot, position, book)
+                    budget -= self._copy(records, at, flags, slot, position, usage)
                 elif kind == f.SETTLE:
                     self._keep_settle(settles, records, at, size, slot, flags, older)
                 budget -= _LOOK
@@ -192,14 +195,14 @@ class Compactor:
         for (slot, queue), spans in settles.items():
             # A settle written now would stand behind the RESET and hit the new copy of the slot, whose ids may be the
             # same.
-            if floors.get(slot, 0) >> 32 > book.number:
+            if floors.get(slot, 0) >> 32 > usage.number:
                 continue  # the slot was reset meanwhile: these ids may live again
             flat = merged(spans)
             for at in range(0, len(flat), _SPANS):
                 self._appender.again(SettleRecord(slot, queue, flat[at : at + _SPANS]))
             yield True
 
-    def _copy(self, data: bytes, at: int, flags: int, slot: int, position: int, book: SegmentBook) -> int:
+    def _copy(self, data: bytes, at: int, flags: int, slot: int, position: int, usage: SegmentUsage) -> int:
         """Appends the live messages of a run again, once per set of queues that hold them. Returns what it counts."""
         # Heads only: of a nearly dead segment most runs have nothing alive, and their bodies are never looked at.
         first, _, _, _, count, *_ = f.RUN_FIXED.unpack_from(data, at)
@@ -210,9 +213,9 @@ class Compactor:
             if flags & f.IDS:
                 record = record or f.read_run(data, at, flags, slot)
                 last = record.run.ids[-1]
-            for low, high, segment in self._books.live(slot, queue, first, last):
+            for low, high, segment in self._live_index.live(slot, queue, first, last):
                 # Alive, but elsewhere: an earlier copy of it is the one that counts.
-                if segment == book.number:
+                if segment == usage.number:
                     for i in range(low, high + 1):
                         holders[i] = (*holders.get(i, ()), queue)
         if not holders:
@@ -248,7 +251,7 @@ class Compactor:
         size: int,
         slot: int,
         flags: int,
-        older: Sequence[SegmentBook],
+        older: Sequence[SegmentUsage],
     ) -> None:
         """Remembers the parts of a settle that speak of ids within older segments."""
         bounds = [b.spans[slot] for b in older if slot in b.spans]
@@ -270,20 +273,20 @@ class Compactor:
 
     # ── removal ────────────────────────────────────────────────────────────────────────────────────
 
-    def _free(self, books: Sequence[SegmentBook]) -> Iterator[bool]:
+    def _free(self, segments: Sequence[SegmentUsage]) -> Iterator[bool]:
         """Lists the segments without these, waits until that is durable, then has them removed in order."""
         yield from self._let_go()
-        for book in books:
-            # A proof, at run time: rewriting has moved everything the books know. If something is left, the file has
-            # less in it than the books remember, and removing it would make that final.
-            if book.live:
-                raise CorruptJournal(f"{segment_name(book.number)}: messages are missing in it; {f.ADVICE}")
-            book.free()
-            if (follower := self._books.after(book.number)) is not None:
-                self._appender.logs.freed(book.number, book.begins, follower.begins)
+        for usage in segments:
+            # A proof, at run time: rewriting has moved everything the index knows. If something is left, the file has
+            # less in it than the index remembers, and removing it would make that final.
+            if usage.live:
+                raise CorruptJournal(f"{segment_name(usage.number)}: messages are missing in it; {f.ADVICE}")
+            usage.free()
+            if (follower := self._live_index.after(usage.number)) is not None:
+                self._appender.logs.freed(usage.number, usage.begins, follower.begins)
         # Persist, then remove.
         yield from self._wait(self._appender.list_segments())
-        numbers = [b.number for b in books]
+        numbers = [b.number for b in segments]
         # With a later batch, in the commit thread, one after another: a later segment must not be gone while an
         # earlier one is back after a crash.
         self._appender.frees(numbers)
@@ -291,25 +294,25 @@ class Compactor:
             yield False
         for number in numbers:
             self.removed.discard(number)
-            del self._books.segments[number]
+            del self._live_index.segments[number]
             with self._store.lock:
                 self._moved.forget(number)
 
     def _let_go(self) -> Iterator[bool]:
         """Counts what has left whole queues."""
-        while self._books.leaving:
-            self._books.let_go()
+        while self._live_index.leaving:
+            self._live_index.let_go()
             yield True
 
     def _free_blobs(self) -> Iterator[bool]:
         """A blob without references goes when the settles that made it so are durable."""
-        # Idle is a matter of the books in memory. The settle that made it so must be on the disk before the file
+        # Idle is a matter of the index in memory. The settle that made it so must be on the disk before the file
         # goes, or a crash would bring the message back without its body.
-        if self._books.idle_blobs and not self._books.blob_pins:
+        if self._live_index.idle_blobs and not self._live_index.blob_pins:
             yield from self._wait(self._appender.number)
             # Asked again: a copy may have begun during the wait.
-            if not self._books.blob_pins:
-                self.rest(self._books.take_idle_blobs())
+            if not self._live_index.blob_pins:
+                self.rest(self._live_index.take_idle_blobs())
         while self._resting and (not self.kept_from or self._resting[0][0] < self.kept_from):
             _, ids = self._resting.popleft()
             self._appender.removals.extend([self._blobs.doom(i) for i in ids if not self._blobs.has(i)])

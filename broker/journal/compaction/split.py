@@ -1,7 +1,7 @@
 """A run cut into what each set of queues still holds of it, for copies that need no older settle.
 
 Rule: every live message is in exactly one part, and no queue gets its messages in another order.
-Must not know the books, the log or who copies.
+Must not know the live index, the log or who copies.
 """
 
 # Example. A run of messages 1…6 in queues a and b; a has acknowledged 3 and 4, b has acknowledged 6:

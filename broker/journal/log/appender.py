@@ -7,8 +7,8 @@ by the end of its segment. Must not know files: it says what has to be written w
 # Example. Segment 1 is in use, its last batch (number 11) ended at offset 200. Slot 5 is led here, its next lsn is 7.
 #     append(RUN)     100 bytes of payload. No batch is open: _begin gives number 12, its header will stand at 200 (36
 #                     bytes). The record (24 bytes of head and the payload) gets place 236, run.position is 1 << 32 |
-#                     236, its lsn 7. The books count its messages as alive in segment 1.
-#     append(SETTLE)  24 bytes of payload, placed at 360, lsn 8. What is settled is no longer alive in the books.
+#                     236, its lsn 7. The live index counts its messages as alive in segment 1.
+#     append(SETTLE)  24 bytes of payload, placed at 360, lsn 8. What is settled is no longer alive in the live index.
 #     seal            the header over 172 bytes and 2 records is made now, since only now they are known. The batch
 #                     goes to the commit thread; Batch.ends[5] is 9. Nothing is on the disk yet, and nobody was told
 #                     anything.
@@ -32,7 +32,7 @@ from broker.core.records import GroupRecord, Item, LogRecord, MetaRecord, RunRec
 from . import format as f
 from .envelope import Envelope, Member
 from .lineage import FIRST_EPOCH, SlotLogs
-from .live_index import LiveIndex, SegmentBook
+from .live_index import LiveIndex, SegmentUsage
 from .recent_items import Tail
 
 # Sizes of oversized segments are whole blocks of the disk, so that the file has no block that is partly written.
@@ -91,8 +91,8 @@ class Appender:
                      the owner gives add_snapshot() the snapshots of all slots.
     """
 
-    def __init__(self, books: LiveIndex, disk_id: bytes, segment_bytes: int, tail_bytes: int = 0) -> None:
-        self.books = books
+    def __init__(self, live_index: LiveIndex, disk_id: bytes, segment_bytes: int, tail_bytes: int = 0) -> None:
+        self.live_index = live_index
         self.segment_bytes = segment_bytes
         self.checksum = f.CHECKSUMS[f.PREFERRED]
         self.logs = SlotLogs()
@@ -104,7 +104,7 @@ class Appender:
         self.next_blob = self._blob_base | 1
         self.number = 0
         """Number of the last batch begun."""
-        self.book: SegmentBook | None = None
+        self.usage: SegmentUsage | None = None
         self.offset = 0
         self.inflight = 0
         self.snapshot_segment = 0
@@ -163,17 +163,17 @@ class Appender:
     @property
     def segment(self) -> int:
         """Number of the current segment; 0 = none yet."""
-        return self.book.number if self.book else 0
+        return self.usage.number if self.usage else 0
 
-    def resume(self, book: SegmentBook, offset: int) -> None:
+    def resume(self, usage: SegmentUsage, offset: int) -> None:
         """Go on behind what was recovered."""
-        self.book = book
+        self.usage = usage
         self.offset = offset
 
     # ── records ────────────────────────────────────────────────────────────────────────────────────
 
     def append(self, record: LogRecord) -> None:
-        """Encodes, places and books a record; run.position is set."""
+        """Encodes, places and counts a record; run.position is set."""
         kind = type(record)
         if kind is RunRecord:
             self.run(record)  # type: ignore[arg-type]
@@ -201,7 +201,7 @@ class Appender:
         if run.blob is not None:
             self.book_run(record, len(body))
         else:
-            self.books.run(self.book, slot, run.ids, record.queues, len(body))  # type: ignore[arg-type]
+            self.live_index.run(self.usage, slot, run.ids, record.queues, len(body))  # type: ignore[arg-type]
         # The page index asks under the old position until Moved is told; the run object of a copy is a part and
         # thrown away.
         if not copy:
@@ -209,13 +209,13 @@ class Appender:
         return position
 
     def _settle(self, record: SettleRecord) -> None:
-        # What was never durable leaves the books and needs no record: after a crash the messages are gone anyhow.
+        # What was never durable leaves the live index and needs no record: after a crash the messages are gone anyhow.
         if record.durable:
             self._one(record, self._lsn(record.slot))
-        self.books.settle(record.slot, record.queue, record.spans)
+        self.live_index.settle(record.slot, record.queue, record.spans)
 
     def again(self, record: SettleRecord) -> None:
-        """A settle that compaction takes along: the books know it, and it is no item."""
+        """A settle that compaction takes along: the live index knows it, and it is no item."""
         self._one(record, 0)
 
     def begin_snapshot(self) -> None:
@@ -246,7 +246,7 @@ class Appender:
         crc, body = f.small(record, self._epochs[slot], lsn, self.checksum)
         self._place_numbered(slot, lsn, crc, body)
         if type(record) is SettleRecord:
-            self.book.settles(len(body))  # type: ignore[union-attr]
+            self.usage.settles(len(body))  # type: ignore[union-attr]
 
     def _group(self, group: GroupRecord) -> None:
         """One envelope, one checksum: recovery takes all of it or nothing. Inside lie ordinary records.
@@ -307,20 +307,20 @@ class Appender:
         # Positions are those of the members, so that a page reads one run and not the whole group.
         for record, offset in envelope.places:
             record.run.placed(position + offset)
-        self.book.settles(envelope.settle_bytes)  # type: ignore[union-attr]
+        self.usage.settles(envelope.settle_bytes)  # type: ignore[union-attr]
 
     def _book_group(self, group: GroupRecord) -> None:
         for record in group.records:
             if type(record) is SettleRecord:
-                self.books.settle(record.slot, record.queue, record.spans)
+                self.live_index.settle(record.slot, record.queue, record.spans)
             elif type(record) is RunRecord and not record.run.flags & TRANSIENT:
                 self.book_run(record, record.run.nbytes)
 
     def book_run(self, record: RunRecord, nbytes: int) -> None:
         run = record.run
-        self.books.run(self.book, record.slot, run.ids, record.queues, nbytes)  # type: ignore[arg-type]
+        self.live_index.run(self.usage, record.slot, run.ids, record.queues, nbytes)  # type: ignore[arg-type]
         if run.blob is not None:
-            self.books.blob(record.slot, run.ids[0], run.blob.id, len(record.queues))
+            self.live_index.blob(record.slot, run.ids[0], run.blob.id, len(record.queues))
 
     def _lsn(self, slot: int) -> int:
         """Of the slot's next item. It is used up when the item has its place: a segment that begins with it must
@@ -401,9 +401,9 @@ class Appender:
             size += sum(map(len, more))
         part = self._part
         # A record never spans segments: a reader needs one file for it, and a torn record is torn in one place.
-        if part is None or self.offset + size > self.book.size:  # type: ignore[union-attr]
-            book = self.book
-            if part is None and book is not None and self.offset + f.BATCH.size + size <= book.size:
+        if part is None or self.offset + size > self.usage.size:  # type: ignore[union-attr]
+            usage = self.usage
+            if part is None and usage is not None and self.offset + f.BATCH.size + size <= usage.size:
                 part = self._begin()
             else:
                 part = self._begin() if self._fits(size) else self._roll(size)
@@ -422,14 +422,14 @@ class Appender:
     def _fits(self, size: int) -> bool:
         """Is there room for a record of this size (and a batch header, if it is the first of its batch)?"""
         header = f.BATCH.size if self._part is None else 0
-        return self.book is not None and self.offset + header + size <= self.book.size
+        return self.usage is not None and self.offset + header + size <= self.usage.size
 
     def _begin(self) -> BatchPart:
         """A new part of the batch, in the current segment."""
-        book = self.book
-        assert book is not None
+        usage = self.usage
+        assert usage is not None
         self.number += 1
-        part = self._part = BatchPart(book.number, book.size, self.number, self.offset)
+        part = self._part = BatchPart(usage.number, usage.size, self.number, self.offset)
         self.parts.append(part)
         self.offset += f.BATCH.size
         self.inflight += f.BATCH.size
@@ -438,10 +438,10 @@ class Appender:
     def _roll(self, size: int) -> BatchPart:
         """Closes the segment. The next one begins with all that recovery needs once older ones are gone."""
         number = 1
-        if self.book is not None:
-            self.book.end = self.number
+        if self.usage is not None:
+            self.usage.end = self.number
             # Numbers of segments are never used twice, or a position could mean two records.
-            number = self.book.number + 1
+            number = self.usage.number + 1
         # A segment has one algorithm. A journal that was written elsewhere, without CRC-32C, changes with its next
         # segment.
         self.checksum = f.CHECKSUMS[f.PREFERRED]
@@ -453,7 +453,7 @@ class Appender:
         # A record larger than a segment gets a segment of its own size: the alternative, records over several files,
         # would cost every reader for the sake of the rarest.
         size = self.segment_bytes if length <= self.segment_bytes else -(-length // _ALIGN) * _ALIGN
-        self.book = self.books.open_segment(number, size, array("Q", self._next))
+        self.usage = self.live_index.open_segment(number, size, array("Q", self._next))
         self.offset = f.SEGMENT_BYTES
         part = self._begin()
         for crc, body in head:
@@ -464,7 +464,7 @@ class Appender:
         return part
 
     def _listing(self) -> bytes:
-        return f.pairs_payload([(self.next_blob, 0), *self.books.listed()])
+        return f.pairs_payload([(self.next_blob, 0), *self.live_index.listed()])
 
     def _end_snapshot(self) -> None:
         if self._snapshot_from and self._snapshot_whole:

@@ -1,7 +1,7 @@
 """Items as they travel: checked and taken apart.
 
 Rule: an item that passes is a record this journal could have written as the next one itself; everything else
-is BadItem, with a text that says what is wrong. Must not know files, books or where an item is kept.
+is BadItem, with a text that says what is wrong. Must not know files, the live index or where an item is kept.
 """
 
 from __future__ import annotations

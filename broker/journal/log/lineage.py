@@ -1,7 +1,7 @@
 """Where each slot's log stands: next lsn, epochs, what is void, what is being copied.
 
 Rule: `last` never says more than what is held without a gap: a slot that is being copied, or has a hole, holds
-nothing. Must not know records, files or books.
+nothing. Must not know records, files or live_index.
 """
 
 # Example. A slot was led in epoch 3 from lsn 1, in epoch 5 from lsn 40, and 51 is its last item:

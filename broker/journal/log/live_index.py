@@ -1,7 +1,7 @@
 """Which messages are alive where: references per segment, live ids per queue, blobs in use.
 
-Rule: the books follow the log record by record, live and at recovery alike, so replaying the log gives the
-same books (that is what recovery uses to tell live from settled). Must not know files or threads.
+Rule: the index follows the log record by record, live and at recovery alike, so replaying the log gives the
+same index (that is what recovery uses to tell live from settled). Must not know files or threads.
 
 Memory: LiveRanges per queue (see there); per segment one entry per slot with messages in it; per live blob
 one dict entry. Nothing is kept for settled messages.
@@ -35,7 +35,7 @@ _CHUNKS: Final = 4
 """Chunks of ranges (512 each, or somewhat more) that leave at once."""
 
 
-class SegmentBook:
+class SegmentUsage:
     """One segment.
 
     live, total      (message, queue) references: now, and all that were ever written into it.
@@ -123,7 +123,7 @@ class LeftRanges:
 
 class LiveIndex:
     def __init__(self) -> None:
-        self.segments: dict[int, SegmentBook] = {}
+        self.segments: dict[int, SegmentUsage] = {}
         """In order of their numbers."""
         self.queues: dict[Key, LiveRanges] = {}
         self.blobs: dict[int, BlobRef] = {}
@@ -152,9 +152,9 @@ class LiveIndex:
         if not last.ranges:
             self.leaving.popleft()
 
-    def open_segment(self, number: int, size: int, begins: Sequence[int] = ()) -> SegmentBook:
-        book = self.segments[number] = SegmentBook(number, size, begins)
-        return book
+    def open_segment(self, number: int, size: int, begins: Sequence[int] = ()) -> SegmentUsage:
+        usage = self.segments[number] = SegmentUsage(number, size, begins)
+        return usage
 
     def pin_blobs(self) -> None:
         """Bodies are copied: they have to stay."""
@@ -164,12 +164,12 @@ class LiveIndex:
         """He has done so."""
         self.blob_pins -= 1
 
-    def after(self, number: int) -> SegmentBook | None:
+    def after(self, number: int) -> SegmentUsage | None:
         """The segment that was begun after this one."""
-        return next((book for book in self.segments.values() if book.number > number), None)
+        return next((usage for usage in self.segments.values() if usage.number > number), None)
 
-    def run(self, book: SegmentBook, slot: int, ids: Sequence[int], queues: Sequence[int], nbytes: int) -> None:
-        """A RUN was written into `book`. Ids that lay in another segment lie here from now on."""
+    def run(self, usage: SegmentUsage, slot: int, ids: Sequence[int], queues: Sequence[int], nbytes: int) -> None:
+        """A RUN was written into `usage`. Ids that lay in another segment lie here from now on."""
         # Ids ascend, so first and last say whether there are gaps.
         count, first, last = len(ids), ids[0], ids[-1]
         spans = [(first, last)] if last - first + 1 == count else spans_of(ids)
@@ -181,15 +181,15 @@ class LiveIndex:
             for low, high in spans:
                 # What lay elsewhere moves: the old segment loses it, which is what makes a copy by compaction one
                 # step.
-                for a, b, segment in ranges.add(low, high, book.number):
+                for a, b, segment in ranges.add(low, high, usage.number):
                     self.segments[segment].live -= b - a + 1
             live += count
-        book.live += live
-        book.total += live
-        book.run_bytes += nbytes
-        bounds = book.spans.get(slot)
+        usage.live += live
+        usage.total += live
+        usage.run_bytes += nbytes
+        bounds = usage.spans.get(slot)
         if bounds is None:
-            book.spans[slot] = [first, last]
+            usage.spans[slot] = [first, last]
         else:
             if first < bounds[0]:
                 bounds[0] = first
@@ -213,7 +213,7 @@ class LiveIndex:
         if ranges is None:
             return
         for first, last in spans:
-            # A purge or a deleted queue: the ranges leave the books at once, so nothing of them is alive for anyone
+            # A purge or a deleted queue: the ranges leave the index at once, so nothing of them is alive for anyone
             # who asks; only the sums of segments follow in pieces (let_go). They are too high until then, which
             # delays freeing and nothing else.
             if self._patient and len(ranges.chunks) > _CHUNKS and ranges.within(first, last):
@@ -258,8 +258,8 @@ class LiveIndex:
         for held in self.blob_of.pop(slot, {}).values():
             for ref in held:
                 self._unrefer(ref)
-        for book in self.segments.values():
-            book.spans.pop(slot, None)
+        for usage in self.segments.values():
+            usage.spans.pop(slot, None)
 
     def view(self, slot: int) -> LiveIndex:
         """The queues of one slot as they are now, for another thread."""

@@ -94,7 +94,7 @@ class Moved:
         return tuple(dict.fromkeys(p if p < durable else self._from[p][1] for p in to))
 
     def survey(self, segments: Iterable[int]) -> None:
-        """A caller is about to learn where the runs in these segments are. Call it in the loop's thread, when the books
+        """A caller is about to learn where the runs in these segments are. Call it in the loop's thread, when the index
         are looked at: what is moved after that may be asked for under the place where it was."""
         self._surveyed.update(segments)
 

@@ -14,7 +14,7 @@ says so. Made and asked in the loop's thread; `Cursor.read` runs in one other th
 #              OffsetDiverged
 #     cursor   somebody stopped at 100 just now: its place is remembered. Else the youngest segment that began with
 #              lsn 100 or less; records before 100 are passed over
-#     ahead    what may be read: a tuple made in the loop's thread, so the reading thread never looks at the books
+#     ahead    what may be read: a tuple made in the loop's thread, so the reading thread never looks at the index
 #     read     100, 101, … up to the end of what is durable. A number that is not the next one: its segment was freed
 #              meanwhile, OffsetExpired. A gap that nobody notices would be the one unforgivable answer
 
@@ -65,7 +65,7 @@ class Place(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """What may be read now, for a thread that must not look at the books."""
+    """What may be read now, for a thread that must not look at the live index."""
 
     segments: tuple[int, ...]
     durable: int
@@ -82,10 +82,10 @@ def epoch_at(lineage: Lineage, lsn: int) -> int:
 class History:
     """ends   slot → number of the item that is due behind everything on the disk."""
 
-    def __init__(self, store: Store, books: LiveIndex, appender: Appender, compactor: Compactor) -> None:
+    def __init__(self, store: Store, live_index: LiveIndex, appender: Appender, compactor: Compactor) -> None:
         self.ends: Sequence[int] = [0] * SLOTS
         self._store = store
-        self._books = books
+        self._live_index = live_index
         self._appender = appender
         self._logs = appender.logs
         self._compactor = compactor
@@ -146,27 +146,29 @@ class History:
         floor = self._logs.floors.get(slot, 0)
         # A slot that was reset has new items behind its floor, with lsns that may be the same: places from before are
         # void.
-        if found is not None and found[1] == floor and found[0].segment in self._books.segments:
+        if found is not None and found[1] == floor and found[0].segment in self._live_index.segments:
             return Cursor(self._store, slot, offset, found[0])
         first = floor >> 32
         # From the youngest: readers mostly follow the end. At most all segments, a few comparisons each.
-        for book in reversed(self._books.segments.values()):
-            if book.number <= first or book.begins[slot] <= offset:
-                first = book.number
+        for usage in reversed(self._live_index.segments.values()):
+            if usage.number <= first or usage.begins[slot] <= offset:
+                first = usage.number
                 break
         return Cursor(self._store, slot, offset, Place(first))
 
     def ahead(self, cursor: Cursor) -> Ahead:
         """What its next read() may look at."""
         slot = cursor.slot
-        segments = tuple(n for n, book in self._books.segments.items() if n >= cursor.place.segment and not book.freed)
+        segments = tuple(
+            n for n, usage in self._live_index.segments.items() if n >= cursor.place.segment and not usage.freed
+        )
         return Ahead(segments, self._store.durable, self._logs.floors.get(slot, 0), self.earliest(slot))
 
     def finder(self, ts: int) -> tuple[Finder, Ahead]:
         """To find the offsets of a time with, in a thread."""
-        books = [book for book in self._books.segments.values() if not book.freed]
-        plan = [(book.number, book.begins) for book in books]
-        numbers = tuple(book.number for book in books)
+        segments = [usage for usage in self._live_index.segments.values() if not usage.freed]
+        plan = [(usage.number, usage.begins) for usage in segments]
+        numbers = tuple(usage.number for usage in segments)
         return Finder(self._store, [*plan, (0, self.ends)], ts), Ahead(numbers, self._store.durable, 0, 0)
 
     def remember(self, cursor: Cursor) -> None:
@@ -193,14 +195,14 @@ class History:
     def begins(self, slots: Sequence[int], most: int) -> Iterator[list[int]]:
         """Offsets of these slots where segments begin, as of now: places that are cheap to start at. At most so many,
         evenly."""
-        books = [book for book in self._books.segments.values() if not book.freed]
-        if len(books) > most:
-            books = [books[n * len(books) // most] for n in range(most)]
-        return ([book.begins[slot] for slot in slots] for book in books)
+        segments = [usage for usage in self._live_index.segments.values() if not usage.freed]
+        if len(segments) > most:
+            segments = [segments[n * len(segments) // most] for n in range(most)]
+        return ([usage.begins[slot] for slot in slots] for usage in segments)
 
     def ahead_of(self, segment: int) -> Ahead:
         """What a scan may look at."""
-        numbers = tuple(n for n, book in self._books.segments.items() if n >= segment and not book.freed)
+        numbers = tuple(n for n, usage in self._live_index.segments.items() if n >= segment and not usage.freed)
         return Ahead(numbers, self._store.durable, 0, 0)
 
     # ── what is kept for archives ──────────────────────────────────────────────────────────────────
@@ -212,16 +214,16 @@ class History:
         if marks is not None:
             # Everything before the current segment may be freed unless somebody needs it.
             first = self._appender.segment
-            books = list(self._books.segments.values())
-            for book, follower in pairwise(books):
+            segments = list(self._live_index.segments.values())
+            for usage, follower in pairwise(segments):
                 if any(offset < follower.begins[slot] for slot, offset in marks.items()):
-                    first = book.number
+                    first = usage.number
                     break
         self._compactor.keep_from(first)
         return sum(
-            book.size - book.live_bytes()
-            for book in self._books.segments.values()
-            if first and first <= book.number < self._appender.segment
+            usage.size - usage.live_bytes()
+            for usage in self._live_index.segments.values()
+            if first and first <= usage.number < self._appender.segment
         )
 
 

@@ -1,6 +1,6 @@
 """What of a run lives at the place where it was found.
 
-Rule: a message lives in one place only, where the books say; everything else of a run counts as settled there.
+Rule: a message lives in one place only, where the live index says; everything else of a run counts as settled there.
 Must not know files, or how runs are found.
 """
 
@@ -17,10 +17,10 @@ Settled = dict[int, list[Span]]
 
 
 class Living:
-    """Asks books that do not change meanwhile."""
+    """Asks an index that does not change meanwhile."""
 
-    def __init__(self, books: LiveIndex) -> None:
-        self._books = books
+    def __init__(self, live_index: LiveIndex) -> None:
+        self._live_index = live_index
         self._around: dict[tuple[int, int], tuple[int, int]] = {}
         self._around_segment = 0
 
@@ -31,7 +31,7 @@ class Living:
             low, high = self._around.get((slot, queue), (1, 0))
             if low <= first and last <= high:
                 return True
-        ranges = self._books.queues.get((slot, queue))
+        ranges = self._live_index.queues.get((slot, queue))
         piece = None if ranges is None else ranges.range_at(first)
         if piece is None or last > piece[1] or piece[2] != segment:
             return False
@@ -60,7 +60,7 @@ class Living:
                 continue
             # Alive elsewhere means: this place is a copy that has been left behind, or not reached yet, and counts as
             # settled here. So each message is found in one place, whatever order segments are read in.
-            live = self._books.live(slot, queue, first, last)
+            live = self._live_index.live(slot, queue, first, last)
             here = [(low, high) for low, high, where in live if where == segment]
             if here:
                 alive = True
@@ -74,12 +74,12 @@ class Living:
         if self._around_segment != segment:
             self._around.clear()
             self._around_segment = segment
-        piece = self._books.queues[slot, queue].range_at(message)
+        piece = self._live_index.queues[slot, queue].range_at(message)
         if piece is not None and piece[2] == segment:
             self._around[slot, queue] = piece[:2]
 
 
-def settled_of(books: LiveIndex, record: RunRecord) -> Settled | None:
+def settled_of(live_index: LiveIndex, record: RunRecord) -> Settled | None:
     """What has left its queues of a run, wherever it is now; None: no message of it lives."""
     ids = record.run.ids
     first, last = ids[0], ids[-1]
@@ -87,10 +87,10 @@ def settled_of(books: LiveIndex, record: RunRecord) -> Settled | None:
     alive = False
     for queue in record.queues:
         # The usual answer, by one search. What follows is for runs with holes.
-        if books.contains(record.slot, queue, first, last):
+        if live_index.contains(record.slot, queue, first, last):
             alive = True
             continue
-        here = [(low, high) for low, high, _ in books.live(record.slot, queue, first, last)]
+        here = [(low, high) for low, high, _ in live_index.live(record.slot, queue, first, last)]
         alive = alive or bool(here)
         if gaps := without((first, last), here):
             settled[queue] = gaps

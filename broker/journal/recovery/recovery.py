@@ -5,7 +5,7 @@ Must not write: the caller cuts the torn tail and removes what is left over.
 """
 
 # Example. Segments 1 to 3; the machine lost power while batch 41 was written into segment 3.
-#     scan     each batch header and record is checked. RUNs make messages alive in the books, SETTLEs end them, later
+#     scan     each batch header and record is checked. RUNs make messages alive in the index, SETTLEs end them, later
 #              RUNs of the same ids (copies) move them. EPOCH, RESET and SEEDED say where each slot's log stands
 #     tail     behind batch 40 stand bytes that are no good batch, and no good batch behind them: torn, nobody was
 #              told of it. Were a good batch 42 behind, 41 had been synced once: rot, and the start is refused
@@ -29,7 +29,7 @@ from broker.core.records import DELIVERED, MetaRecord, Row, RunRecord, Stretch
 from ..log import format as f
 from ..log.appender import Appender
 from ..log.lineage import FIRST_EPOCH
-from ..log.live_index import LiveIndex, SegmentBook
+from ..log.live_index import LiveIndex, SegmentUsage
 from ..log.store import Store, read_all, segment_name
 from .live_messages import Living, Settled
 
@@ -96,7 +96,7 @@ class Recovered:
     producers  slot → producer token → its last number, of all runs and "producers" records that are there.
     """
 
-    def __init__(self, store: Store, books: LiveIndex) -> None:
+    def __init__(self, store: Store, live_index: LiveIndex) -> None:
         self.clean = False
         self.read = 0.0
         """How far runs() is, 0 to 1."""
@@ -108,8 +108,8 @@ class Recovered:
         self.strays: dict[int, list[tuple[int, int]]] = {}
         """slot → (first id, position) of runs that compaction has put behind younger ones."""
         self._store = store
-        self._books = books
-        self._living = Living(books)
+        self._live_index = live_index
+        self._living = Living(live_index)
 
     def judge(self, *, clean: bool) -> None:
         """A scan that has read more of the folder than its last segment knows better how it ended."""
@@ -127,28 +127,29 @@ class Recovered:
         return self._found(Gathered())
 
     def _found(self, gathered: Gathered | None) -> Iterator[tuple[RunRecord, Settled] | Stretch]:
-        books = self._books.segments
+        segments = self._live_index.segments
         floors = self.floors
         strays = {
-            slot: sorted((s for s in found if s[1] >> 32 in books), reverse=True) for slot, found in self.strays.items()
+            slot: sorted((s for s in found if s[1] >> 32 in segments), reverse=True)
+            for slot, found in self.strays.items()
         }
         skip = {position for found in strays.values() for _, position in found}
         # Segments are in order, and so are the runs in them, but for those that compaction has copied behind younger
         # ones. These are few, and known since the scan: each is read out of turn, before the first younger run of its
         # slot, and passed over where it stands. So the order of ids is that of the queue (I7) without sorting.
-        for at, book in enumerate(list(books.values())):
-            self.read = at / len(books)
+        for at, usage in enumerate(list(segments.values())):
+            self.read = at / len(segments)
             # Segments that are dead but not freed are not read a second time.
-            if not book.live:
+            if not usage.live:
                 continue
-            data = self._store.load(book.number)
-            base = book.number << 32
-            for start, end, _ in batches(data, book.number, f.seed_of(self._store.disk_id)):
+            data = self._store.load(usage.number)
+            base = usage.number << 32
+            for start, end, _ in batches(data, usage.number, f.seed_of(self._store.disk_id)):
                 for at, _, kind, flags, slot, _, _ in f.records_in(data, start, end):
                     position = base | at - f.RECORD.size
                     if kind != f.RUN or position in skip or data[at + f.RUN_FIXED.size - 1] & TRANSIENT:
                         continue
-                    # Alive in the books is a matter of ids, and ids may be used again behind a RESET.
+                    # Alive in the index is a matter of ids, and ids may be used again behind a RESET.
                     if slot in floors and position < floors[slot]:
                         continue
                     waiting = strays.get(slot)
@@ -199,7 +200,7 @@ def batches(data: bytes, segment: int, seed: int) -> Iterator[tuple[int, int, in
 
 
 class RecoveryScan:
-    """One pass over all segments. Afterwards `appender` and `books` are those of the moment of the last commit,
+    """One pass over all segments. Afterwards `appender` and `live_index` are those of the moment of the last commit,
     but for slots whose copy was not complete: these are empty, and still in `appender.logs.seeding`.
 
     last      the segment to go on in (None: the journal is empty), `end` the offset there.
@@ -209,17 +210,17 @@ class RecoveryScan:
     """
 
     def __init__(
-        self, store: Store, books: LiveIndex, appender: Appender, watch: Callable[[float], None] | None = None
+        self, store: Store, live_index: LiveIndex, appender: Appender, watch: Callable[[float], None] | None = None
     ) -> None:
         """`watch` hears after each segment how much has been read (0 to 1); what it raises ends the scan."""
-        self.recovered = Recovered(store, books)
+        self.recovered = Recovered(store, live_index)
         self._watch = watch
-        self.last: SegmentBook | None = None
+        self.last: SegmentUsage | None = None
         self.end = f.SEGMENT_BYTES
         self.torn: tuple[int, int, int] | None = None
         self.surplus: list[int] = []
         self._store = store
-        self._books = books
+        self._live_index = live_index
         self._appender = appender
         self._number = 0
         self._listing: list[tuple[int, int]] = []
@@ -248,17 +249,17 @@ class RecoveryScan:
             # Zeroes behind a header are allowed: a spare that was adopted, and not written to yet.
             if self.torn is not None and used > f.SEGMENT_BYTES:
                 raise self._corrupt(self.torn[0], self.torn[1])
-            book = self._books.open_segment(number, len(data), array("Q", self._logs.next))
-            end, bad = self._segment(book, data)
+            usage = self._live_index.open_segment(number, len(data), array("Q", self._logs.next))
+            end, bad = self._segment(usage, data)
             if used > end:
                 self._judge_tail(number, data, end, bad, used)
             # Named but without a batch: the crash was between adopting and writing. No record can refer to it.
             if end == f.SEGMENT_BYTES:
                 unused.append(number)
-                del self._books.segments[number]
+                del self._live_index.segments[number]
             else:
-                self.last, self.end = book, end
-                book.end = self._number
+                self.last, self.end = usage, end
+                usage.end = self._number
         # A copy that has not come to its SEEDED holds nothing: what is there of it must not be led from, nor gone on
         # with.
         for slot in self._logs.seeding:
@@ -274,7 +275,7 @@ class RecoveryScan:
                 self._logs.become(slot, self._logs.lineage.get(slot) or [(FIRST_EPOCH, 1)], lsn - 1)
                 if lsn > 1:
                     self.recovered.slots.add(slot)
-        self._books.forget_idle_blobs()
+        self._live_index.forget_idle_blobs()
 
     def _judge_tail(self, number: int, data: bytes, end: int, bad: int, used: int) -> None:
         """Something lies behind the last good batch. A batch is written only after the one before it was
@@ -288,20 +289,20 @@ class RecoveryScan:
     def _corrupt(self, number: int, offset: int) -> CorruptJournal:
         return CorruptJournal(f"{segment_name(number)}: damaged at offset {offset}; {f.ADVICE}")
 
-    def _segment(self, book: SegmentBook, data: bytes) -> tuple[int, int]:
+    def _segment(self, usage: SegmentUsage, data: bytes) -> tuple[int, int]:
         """Takes all good batches. Returns (end of the last one, offset of the first bad byte range)."""
         seed = f.seed_of(self._store.disk_id)
-        checksum = f.CHECKSUMS[self._store.algorithms[book.number]]
-        follows = self._joined = self.last is not None and self.last.number == book.number - 1
+        checksum = f.CHECKSUMS[self._store.algorithms[usage.number]]
+        follows = self._joined = self.last is not None and self.last.number == usage.number - 1
         offset = f.SEGMENT_BYTES
-        while (batch := f.parse_batch(data, offset, book.number, seed)) is not None:
+        while (batch := f.parse_batch(data, offset, usage.number, seed)) is not None:
             number, length, count = batch
             # Batches count on without a gap, but across segments that have been freed in between. Never back: that
             # would be a segment of an earlier use of its number.
             # Checked before the records are: what cannot be next is not worth a checksum.
             if number != self._number + 1 and (follows or number <= self._number):
                 raise CorruptJournal(
-                    f"{segment_name(book.number)}: batch {number} at offset {offset} where {self._number + 1} "
+                    f"{segment_name(usage.number)}: batch {number} at offset {offset} where {self._number + 1} "
                     f"is due: batches are missing; {f.ADVICE}"
                 )
             follows = True
@@ -311,9 +312,9 @@ class RecoveryScan:
             if bad >= 0:
                 return offset, bad
             self._number = number
-            self._read_batch(book, data, start, end)
+            self._read_batch(usage, data, start, end)
             self._joined = True
-            self._remember(book.number, start, end)
+            self._remember(usage.number, start, end)
             offset = end
         return offset, offset
 
@@ -325,7 +326,7 @@ class RecoveryScan:
             _, first, last = self.recent.popleft()
             self._recent_bytes -= last - first
 
-    def _read_batch(self, book: SegmentBook, data: bytes, start: int, end: int) -> None:
+    def _read_batch(self, usage: SegmentUsage, data: bytes, start: int, end: int) -> None:
         """The records of a good batch. Plain runs that follow one another in a queue are booked as one, also when those
         of other queues stand between them."""
         following, tops = self._logs.next, self._tops
@@ -339,7 +340,7 @@ class RecoveryScan:
             # RUN, SETTLE and META have lsns of their own; the GROUP around them has none.
             if lsn and kind <= f.META:
                 if lsn != following[slot]:
-                    self._jump(book, start - head, slot, lsn)
+                    self._jump(usage, start - head, slot, lsn)
                 following[slot] = lsn + 1
             if kind == f.RUN:
                 low, more, queues, run_flags = brief(data, start)
@@ -362,32 +363,32 @@ class RecoveryScan:
                             known[1] = low + more
                             known[2] += length
                         else:
-                            self._book(book, where, known)
+                            self._book(usage, where, known)
                             joined[where] = [low, low + more, length]
                         start += length
                         continue
             if joined:
                 # What comes now may settle or void what was joined: booked later, that would come back (I6).
                 for where, known in joined.items():
-                    self._book(book, where, known)
+                    self._book(usage, where, known)
                 joined.clear()
             if kind == f.RUN:
-                self._read_run(book, data, start, length, flags, slot)
+                self._read_run(usage, data, start, length, flags, slot)
             elif kind == f.GROUP:
                 continue  # its members follow as if they stood alone
             elif kind in (f.EPOCH, f.RESET, f.SEEDED):
-                self._read_mark(book, data, start, length, kind, flags, slot, epoch, lsn)
+                self._read_mark(usage, data, start, length, kind, flags, slot, epoch, lsn)
             else:
-                self._read_other(book, data, start, length, kind, flags, slot)
+                self._read_other(usage, data, start, length, kind, flags, slot)
             start += length
         for where, known in joined.items():
-            self._book(book, where, known)
+            self._book(usage, where, known)
         self._last_kind = kind
 
-    def _book(self, book: SegmentBook, where: tuple[int, int], known: list[int]) -> None:
-        self._books.run(book, where[0], range(known[0], known[1]), where[1:], known[2])
+    def _book(self, usage: SegmentUsage, where: tuple[int, int], known: list[int]) -> None:
+        self._live_index.run(usage, where[0], range(known[0], known[1]), where[1:], known[2])
 
-    def _jump(self, book: SegmentBook, offset: int, slot: int, lsn: int) -> None:
+    def _jump(self, usage: SegmentUsage, offset: int, slot: int, lsn: int) -> None:
         """An item, or the next one by an EPOCH, is not the one that is due. Legitimate only where segments in
         between have been freed, or `repair` dropped something: then this replica has a hole."""
         due = self._logs.next[slot]
@@ -397,7 +398,7 @@ class RecoveryScan:
             return
         if not self._voids:
             raise CorruptJournal(
-                f"{segment_name(book.number)}: item {lsn} of slot {slot} at offset {offset} where {due} is due: "
+                f"{segment_name(usage.number)}: item {lsn} of slot {slot} at offset {offset} where {due} is due: "
                 f"items are missing; {f.ADVICE}"
             )
         self._logs.holes.add(slot)
@@ -409,7 +410,7 @@ class RecoveryScan:
             known[token] = number
 
     def _read_mark(
-        self, book: SegmentBook, data: bytes, at: int, length: int, kind: int, flags: int, slot: int, epoch: int,
+        self, usage: SegmentUsage, data: bytes, at: int, length: int, kind: int, flags: int, slot: int, epoch: int,
         lsn: int,
     ) -> None:  # fmt: skip
         """EPOCH, RESET and SEEDED: what changes where a slot's log stands."""
@@ -417,7 +418,7 @@ class RecoveryScan:
         offset = at - f.RECORD.size
         logs.epochs[slot] = max(logs.epochs[slot], epoch)
         if kind == f.RESET:
-            self._void(slot, book.number << 32 | offset)
+            self._void(slot, usage.number << 32 | offset)
             logs.seeding.add(slot)
         elif kind == f.SEEDED:
             # Then what stood before the copy is alive as well: this replica must not be believed.
@@ -432,7 +433,7 @@ class RecoveryScan:
             if floor > logs.floors.get(slot, 0):
                 self._void(slot, floor)  # the segment with the RESET is gone, older ones are not
             if lsn != logs.next[slot]:
-                self._jump(book, offset, slot, lsn)
+                self._jump(usage, offset, slot, lsn)
             logs.next[slot], logs.lineage[slot] = lsn, lineage
             (logs.seeding.add if flags & f.SEEDING else logs.seeding.discard)(slot)
 
@@ -442,7 +443,7 @@ class RecoveryScan:
         self._logs.clear(slot)
         self._logs.floors[slot] = floor
         # Everything that was read of the slot, and small state too: a copy brings its own.
-        self._books.drop(slot)
+        self._live_index.drop(slot)
         self._tops.pop(slot, None)
         recovered.strays.pop(slot, None)
         recovered.producers.pop(slot, None)
@@ -451,21 +452,21 @@ class RecoveryScan:
             self._pending = [meta for meta in self._pending if meta.slot != slot]
 
     def _read_other(
-        self, book: SegmentBook, data: bytes, at: int, length: int, kind: int, flags: int, slot: int
+        self, usage: SegmentUsage, data: bytes, at: int, length: int, kind: int, flags: int, slot: int
     ) -> None:
         if kind == f.SETTLE:
             settle = f.read_settle(data, at, length, slot, flags)
-            self._books.settle(slot, settle.queue, settle.spans)
-            book.settles(length)
+            self._live_index.settle(slot, settle.queue, settle.spans)
+            usage.settles(length)
         elif kind == f.META:
-            self._read_meta(book, data, at, length, flags, slot)
+            self._read_meta(usage, data, at, length, flags, slot)
         elif kind == f.SEGMENTS:
             (blob, _), *self._listing = f.read_pairs(data, at, length)
             self._appender.blobs_from(blob)
         elif kind == f.VOID:
             self._voids = True
 
-    def _read_run(self, book: SegmentBook, data: bytes, at: int, length: int, flags: int, slot: int) -> None:
+    def _read_run(self, usage: SegmentUsage, data: bytes, at: int, length: int, flags: int, slot: int) -> None:
         first, count, nqueues, run_flags = f.RUN_BRIEF.unpack_from(data, at)
         fields = at + f.RUN_FIXED.size
         blob = 0
@@ -485,18 +486,18 @@ class RecoveryScan:
         # Not an error: compaction appends old messages behind younger ones.
         if first <= self._tops.get(slot, 0):
             # Behind younger ones: runs() must put it back in its place.
-            position = book.number << 32 | at - f.RECORD.size
+            position = usage.number << 32 | at - f.RECORD.size
             self.recovered.strays.setdefault(slot, []).append((first, position))
         else:
             self._tops[slot] = ids[-1]
-        self._books.run(book, slot, ids, queues, length)
+        self._live_index.run(usage, slot, ids, queues, length)
         if blob:
-            self._books.blob(slot, first, blob, nqueues)
+            self._live_index.blob(slot, first, blob, nqueues)
 
-    def _read_meta(self, book: SegmentBook, data: bytes, at: int, length: int, flags: int, slot: int) -> None:
+    def _read_meta(self, usage: SegmentUsage, data: bytes, at: int, length: int, flags: int, slot: int) -> None:
         if flags & f.SNAPSHOT_BEGIN:
             # Kept beside what counts: a snapshot whose END is missing (a crash within) must not replace anything.
-            self._pending, self._pending_from = [], book.number
+            self._pending, self._pending_from = [], usage.number
         elif flags & f.SNAPSHOT_END:
             if self._pending is not None:
                 self.recovered.metas, self._pending = self._pending, None
@@ -515,24 +516,26 @@ class RecoveryScan:
 
     def _check_list(self, unused: list[int]) -> None:
         """What the last list of segments names must be there, complete; what it does not name had been freed."""
-        books = self._books.segments
+        segments = self._live_index.segments
         for number, end in self._listing:
-            book = books.get(number)
-            if book is None:
+            usage = segments.get(number)
+            if usage is None:
                 raise CorruptJournal(f"segment {segment_name(number)} is missing; {f.ADVICE}")
             # A segment that was cut to an earlier, valid state (an old copy of the file) has good batches and too few
             # of them.
-            if book.end != end:
-                raise CorruptJournal(f"{segment_name(number)}: ends with batch {book.end} instead of {end}; {f.ADVICE}")
+            if usage.end != end:
+                raise CorruptJournal(
+                    f"{segment_name(number)}: ends with batch {usage.end} instead of {end}; {f.ADVICE}"
+                )
         listed = {number for number, _ in self._listing}
-        for number in list(books):
-            if number in listed or books[number] is self.last:
+        for number in list(segments):
+            if number in listed or segments[number] is self.last:
                 continue
-            # Freed means: everything alive was copied before. If the books disagree, some copy is missing.
-            if books[number].live:
+            # Freed means: everything alive was copied before. If the index disagrees, some copy is missing.
+            if segments[number].live:
                 raise CorruptJournal(f"{segment_name(number)}: was freed but holds live messages; {f.ADVICE}")
             self.surplus.append(number)
-            if (follower := self._books.after(number)) is not None:
-                self._logs.freed(number, books[number].begins, follower.begins)
-            del books[number]
+            if (follower := self._live_index.after(number)) is not None:
+                self._logs.freed(number, segments[number].begins, follower.begins)
+            del segments[number]
         self.surplus += unused

@@ -54,14 +54,14 @@ class DigestReader(SlotReader):
 
     _rest: Iterator[tuple[RunRecord, Settled]] | None = None
 
-    def __init__(self, slot: int, store: Store, books: LiveIndex, appender: Appender) -> None:
-        super().__init__(slot, store, books, appender)
+    def __init__(self, slot: int, store: Store, live_index: LiveIndex, appender: Appender) -> None:
+        super().__init__(slot, store, live_index, appender)
         self.queues: dict[int, QueueSums] = {}
 
     def read(self, budget: int) -> bool:
         """Looks at messages of about `budget` bytes; False: nothing is left. Raises JournalError as copies do."""
         if self._rest is None:
-            # Record checksums are looked at on the way: rot on one replica is found although its books agree with the
+            # Record checksums are looked at on the way: rot on one replica is found although its index agrees with the
             # other's.
             self._rest = self._found(checked=True, bodies=True)
         for record, settled in self._rest:

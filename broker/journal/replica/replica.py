@@ -62,7 +62,7 @@ class Replica:
         logs.floors[slot] = floor
         logs.seeding.add(slot)
         appender.tail.drop(slot)
-        appender.books.drop(slot)
+        appender.live_index.drop(slot)
 
     def append_seed(self, slot: int, data: bytes, algorithm: int) -> list[Member]:
         self._check_slot(slot, copying=True)
@@ -91,13 +91,13 @@ class Replica:
 
     def _book(self, item: ParsedItem, position: int) -> list[Member]:
         appender = self._appender
-        book = appender.book
-        assert book is not None  # something has just been placed in it
+        usage = appender.usage
+        assert usage is not None  # something has just been placed in it
         for member, offset, size in item.members:
             if type(member) is RunRecord:
                 member.run.placed(position + offset)
                 appender.book_run(member, size)
             elif type(member) is SettleRecord:
-                appender.books.settle(member.slot, member.queue, member.spans)
-                book.settles(size)
+                appender.live_index.settle(member.slot, member.queue, member.spans)
+                usage.settles(size)
         return [member for member, _, _ in item.members]

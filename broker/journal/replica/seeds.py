@@ -1,6 +1,6 @@
 """Reading all that lives in one slot, while the log goes on: copies for new replicas, and surveys for standbys.
 
-Rule: what is read is what lived at the moment of the call, whatever is settled or moved meanwhile: the books of
+Rule: what is read is what lived at the moment of the call, whatever is settled or moved meanwhile: the index of
 the slot are copied and the segments pinned. Made in the loop's thread, read in one other thread.
 Must not know streams.
 
@@ -10,13 +10,13 @@ that are wanted at the same time are read in one pass (read_together).
 """
 
 # Example. Slot 9 gets a new replica while it is in use; its log stands at lsn 500.
-#     made    loop thread: the books of the slot are copied, lsn 500 and the lineage noted, the segments with
-#             something alive pinned. From here on what is settled or moved changes the real books only
-#     read    another thread: small state first, then what the copied books say is alive, by ascending ids (I7), as
+#     made    loop thread: the index of the slot is copied, lsn 500 and the lineage noted, the segments with
+#             something alive pinned. From here on what is settled or moved changes the real index only
+#     read    another thread: small state first, then what the copied index says is alive, by ascending ids (I7), as
 #             records without lsn
 #     then    the leader sends items 501 … behind it. A message settled by 501 was in the copy, and its settle comes:
 #             right. A message that compaction moved is read at its old place, which is pinned
-# Without the pin compaction could remove the file; without the copy of the books the result would be of no moment at
+# Without the pin compaction could remove the file; without the copy of the index the result would be of no moment at
 # all.
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ class SlotReader:
     lineage, lsn   where the slot's log stood at the call: items behind `lsn` complete what is read.
     durable        all of it is on disk and may be read: so it is once what was appended before the call is."""
 
-    def __init__(self, slot: int, store: Store, books: LiveIndex, appender: Appender) -> None:
+    def __init__(self, slot: int, store: Store, live_index: LiveIndex, appender: Appender) -> None:
         self.lineage: Lineage = appender.logs.whole(slot)
         self.lsn = max(appender.logs.next[slot] - 1, 0)
         self._slot = slot
         self._store = store
-        self._books = books
-        self._view = view = books.view(slot)
+        self._live_index = live_index
+        self._view = view = live_index.view(slot)
         self._living = Living(view)
-        # Which segments hold something of it: the books know, so the others are not opened.
+        # Which segments hold something of it: the index knows, so the others are not opened.
         self._numbers = sorted({piece[2] for ranges in view.queues.values() for piece in ranges.pieces()})
         self._floor = appender.logs.floors.get(slot, 0)
         self._end = appender.segment << 32 | appender.offset
         self._closed = False
-        self._pinned = [books.segments[number] for number in self._numbers]
+        self._pinned = [live_index.segments[number] for number in self._numbers]
         with store.lock:
-            for book in self._pinned:
-                book.pin()
+            for usage in self._pinned:
+                usage.pin()
             # Bodies too: the follower asks for them one by one, later than for the run that names them.
-            books.pin_blobs()
+            live_index.pin_blobs()
 
     @property
     def segments(self) -> Sequence[int]:
@@ -86,9 +86,9 @@ class SlotReader:
             if self._closed:
                 return
             self._closed = True
-            for book in self._pinned:
-                book.unpin()
-            self._books.unpin_blobs()
+            for usage in self._pinned:
+                usage.unpin()
+            self._live_index.unpin_blobs()
 
     def _found(self, checked: bool, bodies: bool = False) -> Iterator[tuple[RunRecord, Settled]]:
         """In log order. Raises CorruptJournal | JournalDead, JournalError when it is too early."""
@@ -126,13 +126,13 @@ class SlotReader:
 class Survey(SlotReader):
     """For a standby: runs without bodies, as recovery gives them.
 
-    strays   what does not last, and lives on nevertheless in the books of a process that leads the slot no more: its
+    strays   what does not last, and lives on nevertheless in the index of a process that leads the slot no more: its
              end, to be appended (nothing is written) when all has been read."""
 
     _rest: Iterator[tuple[RunRecord, Settled]] | None = None
 
-    def __init__(self, slot: int, store: Store, books: LiveIndex, appender: Appender) -> None:
-        super().__init__(slot, store, books, appender)
+    def __init__(self, slot: int, store: Store, live_index: LiveIndex, appender: Appender) -> None:
+        super().__init__(slot, store, live_index, appender)
         self.strays: list[SettleRecord] = []
 
     def _passing(self, data: bytes, at: int, flags: int, position: int) -> None:
@@ -183,9 +183,9 @@ class SeedReader(SlotReader):
     """For a new replica: first the small state, then what lives, as records for append_seed."""
 
     def __init__(
-        self, slot: int, store: Store, books: LiveIndex, appender: Appender, metas: Sequence[MetaRecord]
+        self, slot: int, store: Store, live_index: LiveIndex, appender: Appender, metas: Sequence[MetaRecord]
     ) -> None:
-        super().__init__(slot, store, books, appender)
+        super().__init__(slot, store, live_index, appender)
         self._epoch = appender.logs.epochs[slot]
         self._checksum = f.CHECKSUMS[f.PREFERRED]
         self._items = self._all(metas)

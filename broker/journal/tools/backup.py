@@ -207,7 +207,7 @@ class _Backup:
             self._segment(number)
         statement = Statement(
             disk=self._store.disk_id.hex(), segment=end >> 32, offset=end & 0xFFFFFFFF, batch=appender.number,
-            taken_ms=taken, messages=sum(book.live for book in live.segments.values()),
+            taken_ms=taken, messages=sum(usage.live for usage in live.segments.values()),
             slots={slot: appender.logs.last(slot) for slot in sorted(scan.recovered.slots)}, files=self._written,
             lost=self._lost,
         )  # fmt: skip

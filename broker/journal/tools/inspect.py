@@ -177,7 +177,7 @@ def _verify_whole(store: Store, numbers: list[int], report: Report) -> None:
         runs += 1
         if record.run.blob is not None:
             bodies[record.run.blob.id] = record.run.blob
-    live = sum(book.live for book in live_index.segments.values())
+    live = sum(usage.live for usage in live_index.segments.values())
     found = set(store.files.listdir(store.path("blobs")))
     for ref in live_index.blobs.values():
         if not ref.refs:

@@ -36,7 +36,7 @@ from broker.seams.files import Files
 from ..bodies.bodies import PIECE, BodyFile
 from ..log import format as f
 from ..log.appender import Appender
-from ..log.live_index import LiveIndex, SegmentBook
+from ..log.live_index import LiveIndex, SegmentUsage
 from ..log.store import Store, segment_name
 from ..recovery.live_messages import Living
 from ..recovery.recovery import RecoveryScan
@@ -92,8 +92,8 @@ class Remains(RecoveryScan):
 
     missing   segments that should be there.    snapshot   segment where the small state begins that counts; 0: none."""
 
-    def __init__(self, store: Store, books: LiveIndex, wreck: DamagedFolder, report: Salvaged) -> None:
-        super().__init__(store, books, Appender(books, store.disk_id, store.settings.segment_bytes))
+    def __init__(self, store: Store, live_index: LiveIndex, wreck: DamagedFolder, report: Salvaged) -> None:
+        super().__init__(store, live_index, Appender(live_index, store.disk_id, store.settings.segment_bytes))
         self.missing: list[int] = []
         self.snapshot = 0
         self._wreck = wreck
@@ -109,16 +109,16 @@ class Remains(RecoveryScan):
         # are losses.
         self._joined = True  # every gap comes to _jump()
         for piece in self._wreck.pieces():
-            book = self._books.open_segment(piece.number, len(piece.data))
+            usage = self._live_index.open_segment(piece.number, len(piece.data))
             before = list(self._logs.next)
             for start, end in _places(piece):
                 if end:
-                    self._read_batch(book, piece.data, start, end)
+                    self._read_batch(usage, piece.data, start, end)
                 else:
                     self._pending = None  # a snapshot that is not whole replaces nothing
             self._seen |= {slot: piece.number for slot, lsn in enumerate(self._logs.next) if lsn != before[slot]}
             self._note(piece, piece.number == numbers[-1])
-        self.missing = [number for number, _ in self._listing if number not in self._books.segments]
+        self.missing = [number for number, _ in self._listing if number not in self._live_index.segments]
         self._hurt |= set(self.missing)
         self._report.lost += [f"{segment_name(number)}: the segment is missing" for number in self.missing]
         self.recovered.judge(clean=self._last_kind == f.CLEAN and not self._report.lost)
@@ -127,7 +127,7 @@ class Remains(RecoveryScan):
             self._report.notes.append(
                 "the log does not end with a clean close: if newer segments are missing, nothing here knows of them"
             )
-        self._books.forget_idle_blobs()
+        self._live_index.forget_idle_blobs()
 
     def _note(self, piece: Piece, last: bool) -> None:
         end = max((end for _, end in piece.stretches), default=0)
@@ -142,10 +142,10 @@ class Remains(RecoveryScan):
             else:
                 self._report.notes.append(str(bad))
 
-    def _jump(self, book: SegmentBook, offset: int, slot: int, lsn: int) -> None:
+    def _jump(self, usage: SegmentUsage, offset: int, slot: int, lsn: int) -> None:
         due = self._logs.next[slot]
         if due and lsn > due:
-            self._gaps.append((slot, due, lsn - 1, self._seen.get(slot, book.number), book.number))
+            self._gaps.append((slot, due, lsn - 1, self._seen.get(slot, usage.number), usage.number))
 
     def lost_items(self) -> Iterator[tuple[int, int, int]]:
         """(slot, first, last lsn) of items that are missing, and not because their segment was freed."""
@@ -165,10 +165,10 @@ def salvage(files: Files, source: str, target: str, settings: JournalSettings) -
     """Makes the folder `target` from all that can be read of `source`. Raises JournalError, with nothing changed, when
     a broker holds the one, the other is not empty, or nothing says whose journal it is."""
     report = Salvaged()
-    with remains(files, source, report) as (wreck, scan, books):
+    with remains(files, source, report) as (wreck, scan, live_index):
         builder = Builder(files, target, settings)
         try:
-            carry(scan, wreck, books, files, source, builder, report)
+            carry(scan, wreck, live_index, files, source, builder, report)
         except BaseException:
             builder.abandon()
             raise
@@ -181,16 +181,16 @@ def remains(files: Files, source: str, report: Salvaged) -> Iterator[tuple[Damag
     store = Store(files, source, JournalSettings())
     with closing(DamagedFolder(files, store)) as wreck:
         report.notes += wreck.notes
-        books = LiveIndex()
-        scan = Remains(store, books, wreck, report)
+        live_index = LiveIndex()
+        scan = Remains(store, live_index, wreck, report)
         scan.run(wreck.numbers)
-        yield wreck, scan, books
+        yield wreck, scan, live_index
 
 
 def carry(
     scan: Remains,
     wreck: DamagedFolder,
-    books: LiveIndex,
+    live_index: LiveIndex,
     files: Files,
     source: str,
     sink: SalvageSink,
@@ -198,7 +198,7 @@ def carry(
 ) -> None:
     """Everything that lives goes to the sink."""
     queues = Queues(scan)
-    living = Living(books)
+    living = Living(live_index)
     for piece in wreck.pieces():
         report.lost += _remnants(piece, queues)
         for record in _runs(piece, living, scan, queues):

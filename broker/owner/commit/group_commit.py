@@ -219,8 +219,8 @@ class GroupCommit:
         if error is not None:
             self._owner.fail(f"journal: {error}")
             return
-        # Order: books of the journal, then the number, then replication, then callbacks, then a turn that releases.
-        # Each may rely on all before it.
+        # Order: the journal's live index, then the number, replication, callbacks, and a turn that releases. Each may
+        # rely on all before it.
         self._journal.committed(batch)
         self.wanted = self.wanted or self._copying is not None
         self._stats.commits += 1

@@ -53,7 +53,7 @@ class ReadBack:
             self._io.submit(self._read, read)
 
         def read(_: None, error: BaseException | None) -> None:
-            # Not durable messages die with the leadership: the books learn it from these settles, which are never
+            # Not durable messages die with the leadership: the live index learns it from these settles, which are never
             # written.
             for stray in wait.survey.strays:
                 self._journal.append(stray)

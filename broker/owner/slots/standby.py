@@ -9,11 +9,11 @@ leads.
 
 # Example. A follower applies the leader's items of slot 9:
 #     RUN 1…100 of queue 7    kept as a record without bodies: (ids, place in our own log)
-#     SETTLE 1…60 of queue 7  the journal's books know which ids live; the run stays
+#     SETTLE 1…60 of queue 7  the journal's index knows which ids live; the run stays
 #     META                    a queue is made, a number announced: the engine's small state is always up to date
 #     prune                   more than twice as many runs as after the last look: those of which nothing lives are
 #                             forgotten. What a look costs is paid by the runs that came since
-#     rouse, promote          on taking over: the runs by ascending id into the queue, each with what the books call
+#     rouse, promote          on taking over: the runs by ascending id into the queue, each with what the index calls
 #                             settled
 # Nothing is read from the disk, so taking over takes as long as 10 µs for each run that lives, not as reading the
 # log.
@@ -181,7 +181,7 @@ class Standby:
             runs.sort(key=_first_id, reverse=True)
         for _ in range(min(most, len(runs))):
             record, before = runs.pop()
-            # Asked now, not when each settle came: the books are right as of the last item, and a settle costs
+            # Asked now, not when each settle came: the live index is right as of the last item, and a settle costs
             # nothing here.
             settled = journal.settled(record)
             if settled is not None and (settled := joined(before, settled, record)) is not None:

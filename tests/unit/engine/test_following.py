@@ -18,15 +18,15 @@ def records(world):
         yield from record.records if isinstance(record, GroupRecord) else [record]
 
 
-def follow(shadow, world):
+def follow(standby, world):
     """What the leader logged reaches the follower."""
     for record in records(world):
         if isinstance(record, MetaRecord):
-            shadow.restore_meta(record)
+            standby.restore_meta(record)
         elif isinstance(record, SettleRecord):
-            shadow.restore_settled(record.queue, record.spans)
+            standby.restore_settled(record.queue, record.spans)
         elif isinstance(record, RunRecord) and record.dedup is not None:
-            shadow.restore_dedup(*record.dedup)
+            standby.restore_dedup(*record.dedup)
     world.appended.clear()
 
 
@@ -36,7 +36,7 @@ def kinds(engine):
 
 def test_a_follower_says_the_same_of_the_small_state_as_the_leader():
     world = World(mark_messages=2)
-    shadow = Engine(7, world.settings)
+    standby = Engine(7, world.settings)
     for n in range(6):
         world.do(Publish(7, 1, 0, "q", ANYCAST, run_of(b"%d" % n, durable=True), None, True, (55, n)))
     world.subscribe(1, ack=INDIVIDUAL, credit_messages=3)
@@ -46,23 +46,23 @@ def test_a_follower_says_the_same_of_the_small_state_as_the_leader():
     turn = world.turn()
     world.engine.decide("d", [4], turn)
     world.finish(turn)
-    follow(shadow, world)
-    assert sorted(kinds(shadow), key=repr) == sorted(kinds(world.engine), key=repr)
-    assert {"mark", "count", "producers", "prepared", "decided", "queue", "ids"} <= {kind for kind, _ in kinds(shadow)}
+    follow(standby, world)
+    assert sorted(kinds(standby), key=repr) == sorted(kinds(world.engine), key=repr)
+    assert {"mark", "count", "producers", "prepared", "decided", "queue", "ids"} <= {kind for kind, _ in kinds(standby)}
     world.settle(1, i[2])
     world.tick(5000)
     world.disconnect(1)
     world.subscribe(2)
     world.do(Decide(7, 1, 0, "t", True))
     world.settle_down()
-    follow(shadow, world)
-    assert sorted(kinds(shadow), key=repr) == sorted(kinds(world.engine), key=repr)
-    assert "count" not in {kind for kind, _ in kinds(shadow)}
+    follow(standby, world)
+    assert sorted(kinds(standby), key=repr) == sorted(kinds(world.engine), key=repr)
+    assert "count" not in {kind for kind, _ in kinds(standby)}
 
 
 def test_memory_stays_that_of_what_is_there():
     world = World(auto_delete=True)
-    shadow = Engine(7, world.settings)
+    standby = Engine(7, world.settings)
     for n in range(50):
         world.subscribe(n + 1, f"q{n}", ack=INDIVIDUAL)
         world.publish(f"q{n}", b"a", durable=True)
@@ -73,19 +73,19 @@ def test_memory_stays_that_of_what_is_there():
         world.tick(1)
         world.do(Prepare(7, 1, 0, f"t{n}", 3, [Publish(7, 1, 0, "r", ANYCAST, run_of(b"p"))]))
         world.do(Decide(7, 1, 0, f"t{n}", False))
-        follow(shadow, world)
-    slot = shadow._slot
+        follow(standby, world)
+    slot = standby._slot
     assert not slot.queues and not slot.prepared and not slot.addresses
-    assert len(shadow.snapshot()) <= 3
+    assert len(standby.snapshot()) <= 3
 
 
 def test_an_engine_that_is_thrown_away_takes_its_queues_off_the_budget():
     world = World()
     budget = Budget(10)
-    shadow = Engine(7, world.settings, budget, EPOCH)
+    standby = Engine(7, world.settings, budget, EPOCH)
     world.publish("q", b"a", durable=True)
     world.publish("r", b"a", durable=True)
-    follow(shadow, world)
+    follow(standby, world)
     assert budget.used == 2
-    shadow.discard()
+    standby.discard()
     assert budget.used == 0

@@ -231,15 +231,15 @@ def test_an_agenda_is_a_sorted_list(entries, steps):
 def test_a_follower_knows_what_was_due():
     """Also of duplicate ids and of what is on its way elsewhere."""
     world = World(addresses={"q": {"retroactive_messages": 2}})
-    shadow = Engine(7, world.settings)
+    standby = Engine(7, world.settings)
     for delay in (100, 900):
         run = run_of(b"_AMQ_DUPL_ID:%d\n\na\0" % delay, durable=True)
         run.due, run.flags = world.now + delay, run.flags | UNIQUE
         world.do(Publish(7, 1, 0, "q", UNSET, run))
     world.tick(100)
-    follow(shadow, world)
-    assert sorted(kinds(shadow), key=repr) == sorted(kinds(world.engine), key=repr)
-    assert {"due", "known", "queue"} <= {kind for kind, _ in kinds(shadow)}
+    follow(standby, world)
+    assert sorted(kinds(standby), key=repr) == sorted(kinds(world.engine), key=repr)
+    assert {"due", "known", "queue"} <= {kind for kind, _ in kinds(standby)}
 
 
 def test_it_counts_for_the_limits_of_its_address_also_after_new_settings():

@@ -13,7 +13,7 @@ from .support import open_journal, put, run_of, sent, settled
 
 
 def sums(journal, slot: int = 1, budget: int = 1 << 30) -> dict[int, QueueSums]:
-    reader = DigestReader(slot, journal._store, journal._books, journal._appender)
+    reader = DigestReader(slot, journal._store, journal._live_index, journal._appender)
     while reader.read(budget):
         pass
     return reader.queues

@@ -1,23 +1,23 @@
-"""Who is alive where: the books that follow the log, record by record."""
+"""Who is alive where: the live index that follows the log, record by record."""
 
 from __future__ import annotations
 
 import pytest
 
-from broker.journal.log.live_index import LiveIndex, SegmentBook
+from broker.journal.log.live_index import LiveIndex, SegmentUsage
 
 
-def books(*segments: int) -> tuple[LiveIndex, list[SegmentBook]]:
+def live_index(*segments: int) -> tuple[LiveIndex, list[SegmentUsage]]:
     made = LiveIndex()
     return made, [made.open_segment(number, 1000) for number in segments]
 
 
 def alive(made: LiveIndex) -> dict[int, tuple[int, int]]:
-    return {number: (book.live, book.total) for number, book in made.segments.items()}
+    return {number: (usage.live, usage.total) for number, usage in made.segments.items()}
 
 
 def test_a_message_counts_once_for_each_queue_it_is_in() -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     made.run(first, 0, range(5, 8), [1, 2], 300)
     assert alive(made) == {1: (6, 6)} and first.run_bytes == 300 and first.live_bytes() == 300
     made.settle(0, 1, [(5, 6)])
@@ -29,7 +29,7 @@ def test_a_message_counts_once_for_each_queue_it_is_in() -> None:
 
 
 def test_what_is_settled_twice_or_never_was_changes_nothing() -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     made.run(first, 0, [1, 2, 5], [1], 30)
     for _ in range(2):
         made.settle(0, 1, [(2, 4)])
@@ -40,7 +40,7 @@ def test_what_is_settled_twice_or_never_was_changes_nothing() -> None:
 
 
 def test_a_copy_lives_in_the_segment_it_was_copied_into() -> None:
-    made, (first, second) = books(1, 2)
+    made, (first, second) = live_index(1, 2)
     made.run(first, 0, range(1, 5), [1], 40)
     made.run(second, 0, range(3, 5), [1], 20)
     assert alive(made) == {1: (2, 4), 2: (2, 2)}
@@ -49,7 +49,7 @@ def test_a_copy_lives_in_the_segment_it_was_copied_into() -> None:
 
 
 def test_a_segment_knows_the_lowest_and_highest_of_each_slot() -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     made.run(first, 0, [7, 9], [1], 1)
     made.run(first, 0, range(8, 9), [2], 1)
     made.run(first, 0, [12], [1], 1)
@@ -60,14 +60,14 @@ def test_a_segment_knows_the_lowest_and_highest_of_each_slot() -> None:
 
 
 def test_ids_are_held_when_all_of_them_live_in_one_range() -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     made.run(first, 0, [1, 2, 3, 5], [1], 1)
     assert made.contains(0, 1, 1, 3) and made.contains(0, 1, 5, 5)
     assert not made.contains(0, 1, 3, 5) and not made.contains(0, 1, 4, 4) and not made.contains(0, 2, 1, 1)
 
 
 def test_closed_segments_are_listed_until_they_are_freed() -> None:
-    made, (first, second, third) = books(1, 2, 5)
+    made, (first, second, third) = live_index(1, 2, 5)
     first.end, second.end = 10, 20
     assert made.listed() == [(1, 10), (2, 20)]
     first.freed = True
@@ -76,7 +76,7 @@ def test_closed_segments_are_listed_until_they_are_freed() -> None:
 
 
 def test_a_blob_goes_when_the_last_queue_has_let_go_of_its_message() -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     assert made.unused_blob(70)
     made.run(first, 0, [1], [1, 2], 10)
     made.blob(0, 1, 70, 2)
@@ -92,7 +92,7 @@ def test_a_blob_goes_when_the_last_queue_has_let_go_of_its_message() -> None:
 
 
 def test_a_blob_that_is_used_again_meanwhile_stays() -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     made.run(first, 0, [1], [1], 10)
     made.blob(0, 1, 70, 1)
     made.settle(0, 1, [(1, 1)])
@@ -102,7 +102,7 @@ def test_a_blob_that_is_used_again_meanwhile_stays() -> None:
 
 
 def test_forgotten_blobs_are_those_that_nobody_uses() -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     for id, blob in ((1, 70), (2, 71)):
         made.run(first, 0, [id], [1], 10)
         made.blob(0, id, blob, 1)
@@ -112,7 +112,7 @@ def test_forgotten_blobs_are_those_that_nobody_uses() -> None:
 
 
 def test_a_slot_that_is_dropped_takes_nothing_of_others_along() -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     for slot in (0, 1):
         made.run(first, slot, [1, 2], [1], 10)
         made.blob(slot, 1, 70 + slot, 1)
@@ -123,7 +123,7 @@ def test_a_slot_that_is_dropped_takes_nothing_of_others_along() -> None:
 
 @pytest.mark.parametrize("drop", [False, True])
 def test_what_leaves_many_ranges_at_once_is_counted_in_pieces(drop: bool) -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     made.be_patient()
     ids = range(0, 20_000, 2)
     made.run(first, 0, ids, [1], 10)
@@ -145,7 +145,7 @@ def test_what_leaves_many_ranges_at_once_is_counted_in_pieces(drop: bool) -> Non
 
 @pytest.mark.parametrize("settled", [False, True])
 def test_what_leaves_of_a_slot_that_is_dropped_counts_no_bodies_of_what_follows(settled: bool) -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     made.be_patient()
     made.run(first, 0, range(0, 20_000, 2), [1], 10)
     if settled:
@@ -161,7 +161,7 @@ def test_what_leaves_of_a_slot_that_is_dropped_counts_no_bodies_of_what_follows(
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize(("patient", "ranges"), [(False, 10_000), (True, 100)])
 def test_few_ranges_or_before_anybody_waits_are_counted_at_once(drop: bool, patient: bool, ranges: int) -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     if patient:
         made.be_patient()
     made.run(first, 0, range(0, 2 * ranges, 2), [1], 10)
@@ -173,7 +173,7 @@ def test_few_ranges_or_before_anybody_waits_are_counted_at_once(drop: bool, pati
 
 
 def test_a_view_is_of_one_slot_and_stays_what_it_was() -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     made.run(first, 0, [1, 2], [1], 10)
     made.run(first, 1, [1], [1], 10)
     made.run(first, 0, [3], [2], 10)
@@ -184,7 +184,7 @@ def test_a_view_is_of_one_slot_and_stays_what_it_was() -> None:
 
 
 def test_queues_that_came_and_went_do_not_pile_up() -> None:
-    made, (first,) = books(1)
+    made, (first,) = live_index(1)
     made.run(first, 0, [1], [0], 1)
     for queue in range(1, 5000):
         made.run(first, 0, [queue + 1], [queue], 1)

@@ -27,7 +27,7 @@ def test_transient_runs_can_be_read_but_are_forgotten_at_restart():
     put(journal, page, sent(2, b"kept"))
     assert journal.read([page.run.position], 1)[0].records == [b"\npaged\0"]
     put(journal, SettleRecord(1, 1, [(1, 1)], durable=False))
-    assert journal.live_bytes() < journal._books.segments[1].run_bytes
+    assert journal.live_bytes() < journal._live_index.segments[1].run_bytes
     assert live_ids(reopened(journal, disk)) == [2]
 
 

@@ -235,8 +235,8 @@ def test_what_repair_cannot_do_points_to_salvage(disk):
 def rows_of(disk) -> list[dict]:
     rows: list[dict] = []
     report = Salvaged()
-    with remains(disk, FOLDER, report) as (wreck, scan, books):
-        carry(scan, wreck, books, disk, FOLDER, Transcript(rows.append), report)
+    with remains(disk, FOLDER, report) as (wreck, scan, live_index):
+        carry(scan, wreck, live_index, disk, FOLDER, Transcript(rows.append), report)
     assert not report.lost
     return json.loads(json.dumps(rows))
 

@@ -37,4 +37,4 @@ def test_readers_never_meet_a_segment_that_goes_away():
     for thread in threads:
         thread.join()
     assert not failures
-    assert min(journal._books.segments) > 2
+    assert min(journal._live_index.segments) > 2

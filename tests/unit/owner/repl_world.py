@@ -534,7 +534,7 @@ class Owner:
         return self.journal.settled(record) is not None
 
     def live(self, slot: int) -> list[tuple[int, int]]:
-        ranges = self.journal._books.queues.get((slot, QUEUE))
+        ranges = self.journal._live_index.queues.get((slot, QUEUE))
         result: list[tuple[int, int]] = []
         for first, last, _ in [] if ranges is None else ranges.pieces():
             if result and result[-1][1] + 1 == first:

@@ -16,7 +16,7 @@ from .test_repl_basics import SLOT, in_sync, ready_world, same_everywhere, told
 from .test_repl_strangers import Line, asks, follower, hello
 
 
-def test_memory_of_a_shadow_follows_what_is_alive():
+def test_memory_of_a_standby_follows_what_is_alive():
     world = ready_world()
     leader = world.leader(SLOT)
     for round in range(40):
@@ -31,7 +31,7 @@ def test_memory_of_a_shadow_follows_what_is_alive():
     assert len(sizes) == 2 and max(sizes) < 1500
 
 
-def test_a_follower_whose_shadow_throws_stops_and_reads_its_log_anew(monkeypatch):
+def test_a_follower_whose_standby_throws_stops_and_reads_its_log_anew(monkeypatch):
     """The journal has the item already, and the leader need not send it again: the standby would lead with a hole."""
     world = ready_world()
     leader, follower = world.leader(SLOT), world.owners["o1"]

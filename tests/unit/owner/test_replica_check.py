@@ -30,8 +30,8 @@ def checked(world: World) -> dict[str, Any]:
 
 
 def lose(owner, message: int) -> None:
-    """A bug: its books have lost a message."""
-    owner.journal._books.settle(SLOT, QUEUE, [(message, message)])
+    """A bug: its live index has lost a message."""
+    owner.journal._live_index.settle(SLOT, QUEUE, [(message, message)])
 
 
 def test_replicas_that_have_the_same_say_so_while_messages_come_and_go():

@@ -33,14 +33,14 @@ def run(first, count=1, dedup=None):
     )
 
 
-def shadow_of(*changes, books):
+def standby_of(*changes, live_index):
     standby = Standby(Engine(7, EngineSettings()))
-    standby.apply([MetaRecord(7, "queue", QUEUE), *changes], books)
+    standby.apply([MetaRecord(7, "queue", QUEUE), *changes], live_index)
     return standby
 
 
-def promoted(standby, books, most=1):
-    while not standby.rouse(books, 1 << 40, most):
+def promoted(standby, live_index, most=1):
+    while not standby.rouse(live_index, 1 << 40, most):
         pass
     for _ in standby.promote(Turn(1000, 1)):
         pass
@@ -53,18 +53,18 @@ def queue_of(engine):
 
 
 def test_promotion_brings_what_is_alive():
-    books = LiveIndex(2, 3, 10, 11)
-    standby = shadow_of(run(10, 2), run(1, 3), run(5, 2), SettleRecord(7, 1, [(1, 1), (5, 6)]), books=books)
-    engine = promoted(standby, books)
+    live_index = LiveIndex(2, 3, 10, 11)
+    standby = standby_of(run(10, 2), run(1, 3), run(5, 2), SettleRecord(7, 1, [(1, 1), (5, 6)]), live_index=live_index)
+    engine = promoted(standby, live_index)
     assert queue_of(engine)["paged"] == 4
 
 
 def test_two_copies_of_a_run_count_once():
-    books = LiveIndex(1, 2, 3, 4)
+    live_index = LiveIndex(1, 2, 3, 4)
     standby = Standby(Engine(7, EngineSettings()))
     halves = [(run(1, 4), {1: [(3, 4)]}), (run(1, 4), {1: [(1, 2)]})]
     standby.restore([MetaRecord(7, "queue", QUEUE)], halves, {})
-    assert queue_of(promoted(standby, books))["paged"] == 4
+    assert queue_of(promoted(standby, live_index))["paged"] == 4
 
 
 def test_joined():
@@ -75,17 +75,17 @@ def test_joined():
 
 
 def test_a_number_that_was_taken_by_the_leader_is_known():
-    books = LiveIndex(1)
-    standby = shadow_of(run(1, dedup=(99, 5)), books=books)
-    engine = promoted(standby, books)
+    live_index = LiveIndex(1)
+    standby = standby_of(run(1, dedup=(99, 5)), live_index=live_index)
+    engine = promoted(standby, live_index)
     assert engine.duplicate((99, 5)) and not engine.duplicate((99, 6))
 
 
 def test_dead_runs_are_forgotten():
-    books = LiveIndex()
-    standby = shadow_of(books=books)
+    live_index = LiveIndex()
+    standby = standby_of(live_index=live_index)
     for first in range(1, 5 * PRUNE_SLACK):
-        standby.apply([run(first)], books)
+        standby.apply([run(first)], live_index)
     assert standby.size <= PRUNE_SLACK + 1
 
 
@@ -99,11 +99,11 @@ def test_memory_of_a_run_of_one_message():
         )
         flags, payload = f.run_payload(RunRecord(7, "orders.of.somebody", [1], body, dedup=(token, first)))
         items.append((flags, b"".join(payload)))
-    standby, books = Standby(Engine(7, EngineSettings())), LiveIndex(*range(1, count + 1))
+    standby, live_index = Standby(Engine(7, EngineSettings())), LiveIndex(*range(1, count + 1))
     tracemalloc.start()
     try:
         for flags, data in items:
-            standby.apply([f.read_run(data, 0, flags, 7, bodies=False)], books)
+            standby.apply([f.read_run(data, 0, flags, 7, bodies=False)], live_index)
         used = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
