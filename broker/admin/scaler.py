@@ -90,15 +90,15 @@ def _number(metadata: dict[str, str], name: str, default: float) -> float:
     return number
 
 
-def total(wish: TriggerSpec, queues: list[dict[str, Any]]) -> float:
+def total(trigger: TriggerSpec, queues: list[dict[str, Any]]) -> float:
     """The number KEDA divides by `value`."""
-    wanted = [entry for entry in queues if not wish.queue or entry["queue"] == wish.queue]
-    return float(sum(entry[name] for entry in wanted for name in wish.counts))
+    wanted = [entry for entry in queues if not trigger.queue or entry["queue"] == trigger.queue]
+    return float(sum(entry[name] for entry in wanted for name in trigger.counts))
 
 
-def metric_name(wish: TriggerSpec) -> str:
+def metric_name(trigger: TriggerSpec) -> str:
     """A name of its own for each address, in letters that metric names may have."""
-    text = f"stampede-{wish.address}" + (f"-{wish.queue}" if wish.queue else "")
+    text = f"stampede-{trigger.address}" + (f"-{trigger.queue}" if trigger.queue else "")
     return "".join(c if c.isalnum() else "-" for c in text.lower())
 
 
@@ -141,14 +141,14 @@ class Scaler:
             await self._server.stop(None)
 
     async def _number(self, ref: pb.ScaledObjectRef, context: grpc.aio.ServicerContext) -> tuple[TriggerSpec, float]:
-        wish = await self._wish(ref, context)
+        trigger = await self._trigger(ref, context)
         try:
-            return wish, total(wish, await self._queues(wish.address))
+            return trigger, total(trigger, await self._queues(trigger.address))
         except NoNumber as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
             raise
 
-    async def _wish(self, ref: pb.ScaledObjectRef, context: grpc.aio.ServicerContext) -> TriggerSpec:
+    async def _trigger(self, ref: pb.ScaledObjectRef, context: grpc.aio.ServicerContext) -> TriggerSpec:
         try:
             return wish_of(dict(ref.scalerMetadata))
         except BadTrigger as error:
@@ -162,17 +162,17 @@ class Scaler:
             log.warning("scaled object %s: %s", who, what)
 
     async def _is_active(self, ref: pb.ScaledObjectRef, context: grpc.aio.ServicerContext) -> pb.IsActiveResponse:
-        wish, number = await self._number(ref, context)
-        return pb.IsActiveResponse(result=number > wish.activation)
+        trigger, number = await self._number(ref, context)
+        return pb.IsActiveResponse(result=number > trigger.activation)
 
     async def _stream(
         self, ref: pb.ScaledObjectRef, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.IsActiveResponse]:
-        wish = await self._wish(ref, context)
+        trigger = await self._trigger(ref, context)
         before: bool | None = None
         while True:
             try:
-                active = total(wish, await self._queues(wish.address)) > wish.activation
+                active = total(trigger, await self._queues(trigger.address)) > trigger.activation
             except NoNumber as error:
                 log.debug("%s", error)
             else:
@@ -182,9 +182,9 @@ class Scaler:
             await asyncio.sleep(self._settings.interval_s)
 
     async def _spec(self, ref: pb.ScaledObjectRef, context: grpc.aio.ServicerContext) -> pb.GetMetricSpecResponse:
-        wish = await self._wish(ref, context)
-        spec = pb.MetricSpec(metricName=metric_name(wish), targetSize=max(round(wish.value), 1))
-        spec.targetSizeFloat = wish.value
+        trigger = await self._trigger(ref, context)
+        spec = pb.MetricSpec(metricName=metric_name(trigger), targetSize=max(round(trigger.value), 1))
+        spec.targetSizeFloat = trigger.value
         return pb.GetMetricSpecResponse(metricSpecs=[spec])
 
     async def _metrics(self, request: pb.GetMetricsRequest, context: grpc.aio.ServicerContext) -> pb.GetMetricsResponse:

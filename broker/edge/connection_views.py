@@ -26,7 +26,7 @@ VALUES: dict[str, Callable[[Session], Any]] = {
     "client_id": lambda session: session.client_id,
     "subscriptions": lambda session: len(session.subscriptions),
     "bytes_in": lambda session: session.bytes_in,
-    "bytes_out": lambda session: session.outbox.nbytes,
+    "bytes_out": lambda session: session.outbound.nbytes,
 }
 
 
@@ -160,7 +160,7 @@ class Clients:
             "state": state,
             "subscriptions": len(session.subscriptions),
             "bytes_in": session.bytes_in,
-            "bytes_out": session.outbox.nbytes,
+            "bytes_out": session.outbound.nbytes,
             "tls_subject": session.channel.tls_subject,
             "edge": self._name,
             "blocked_bytes": session.blocked.nbytes if session.blocked is not None else 0,
@@ -172,7 +172,7 @@ def _blocked_by(session: Session) -> list[str]:
     """What keeps it from sending on, in words; empty: nothing does."""
     full = session.blocked.awaited() if session.blocked is not None else []
     told = [f"address {address} is full" for address in full]
-    return told + [PAUSED[why] for why in sorted(session.intake.held_by) if why in PAUSED]
+    return told + [PAUSED[why] for why in sorted(session.inbound.held_by) if why in PAUSED]
 
 
 def _is_of(session: Session, user: str | None, peer: str | None) -> bool:

@@ -78,7 +78,7 @@ class Edge:
     """Who tells what happens to clients (edge.notifications); None: nobody."""
     outside: ExternalLogins | None = None
     """Who is known elsewhere than in the table of users."""
-    intake: Callable[[Session], ReadingHalf] = Inbound
+    inbound: Callable[[Session], ReadingHalf] = Inbound
     """What makes the reading half of a session."""
     management: Manage | None = None
     """Who carries out what messages to core.management.MANAGEMENT ask for; None: nobody."""
@@ -178,7 +178,7 @@ class Edge:
         self._per_ip[ip] = self._per_ip.get(ip, 0) + 1
         entrance = self.entrances[name]
         entrance.came()
-        session = Session(self, channel, entrance, self.intake)
+        session = Session(self, channel, entrance, self.inbound)
         self.sessions[session.id] = session
         self._peak = max(self._peak, len(self.sessions))
         limits = self.settings.edge
@@ -403,9 +403,9 @@ class Edge:
         """Who carries out what messages to core.management.MANAGEMENT ask for."""
         self.management = manage
 
-    def reads_by(self, intake: Callable[[Session], ReadingHalf]) -> None:
+    def reads_by(self, inbound: Callable[[Session], ReadingHalf]) -> None:
         """What makes the reading half of each session from now on."""
-        self.intake = intake
+        self.inbound = inbound
 
     def notified_by(self, notify: Notify) -> None:
         """Who tells what happens to clients."""
@@ -469,18 +469,18 @@ class Edge:
             self.rates.delivered(effects, consumers)
         if self.touched:
             touched, self.touched = self.touched, []  # flush(), in line
-            for outbox in touched:
+            for outbound in touched:
                 try:
-                    outbox.flush()
+                    outbound.flush()
                 except Exception:
-                    outbox.fault()
+                    outbound.fault()
         if self._grants:
             self.submit_grants()
 
     def _part(self, consumer: int) -> SlotSubscription | None:
         """It is in no table: the part of a wildcard that had no message yet, or nobody any more."""
-        fan = self.wildcards.get(block(consumer))
-        return None if fan is None else fan.part(consumer)
+        split = self.wildcards.get(block(consumer))
+        return None if split is None else split.part(consumer)
 
     def _consumer_of(self, consumer: int) -> SlotSubscription | None:
         return self.consumers.get(consumer) or self._part(consumer)
@@ -519,19 +519,19 @@ class Edge:
                 self._others(effect)
             return
         if isinstance(effect, BrowseEnd):
-            if sub.fan is None or sub.fan.browsed():
-                sub.session.outbox.write(sub.browse_end())
+            if sub.split is None or sub.split.browsed():
+                sub.session.outbound.write(sub.browse_end())
         else:
             sub.session.consumer_closed(sub, CLOSED.get(effect.reason, Code.INTERNAL), effect.detail)
 
     def flush(self) -> None:
         """Writes every touched connection once."""
         touched, self.touched = self.touched, []
-        for outbox in touched:
+        for outbound in touched:
             try:
-                outbox.flush()
+                outbound.flush()
             except Exception:
-                outbox.fault()
+                outbound.fault()
 
     def grant(self, sub: SlotSubscription) -> None:
         """The subscription's room goes back with the next submit_grants()."""
@@ -543,7 +543,7 @@ class Edge:
         subs, self._grants = self._grants, []
         if self.rates is not None:
             subs = self.rates.granting(subs)
-        commands: list[Command] = [sub.grant() for sub in subs if sub.owed and sub.session.outbox.writable]
+        commands: list[Command] = [sub.grant() for sub in subs if sub.owed and sub.session.outbound.writable]
         if commands:
             self.port.submit(commands)
 

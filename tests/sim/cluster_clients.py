@@ -141,8 +141,8 @@ class Clients:
         self.model.delivered(holder, effect)
         if holder.ended:
             return
-        if holder.fan is not None:
-            holder.fan.arrived(holder, effect)
+        if holder.split is not None:
+            holder.split.arrived(holder, effect)
         else:
             self.receive(holder, effect.run)
 
@@ -373,7 +373,7 @@ class Clients:
     def unsubscribe(self, session: Session) -> None:
         if session.holders:
             chosen = session.holders[self.random.randrange(len(session.holders))]
-            for holder in chosen.fan.parts if chosen.fan is not None else [chosen]:
+            for holder in chosen.split.parts if chosen.split is not None else [chosen]:
                 session.holders.remove(holder)
                 self._end(holder)
                 seq = self.ask(session, Request([], [], []), 0.6)
@@ -438,11 +438,11 @@ class Clients:
 
     @staticmethod
     def _here(holder: Holder) -> list[int]:
-        return holder.here() if holder.fan is None else [i for part, i in holder.fan.here() if part is holder]
+        return holder.here() if holder.split is None else [i for part, i in holder.split.here() if part is holder]
 
     def _take(self, holder: Holder, ids: list[int]) -> list[Settled]:
         """The client acknowledges these. Of a subscription with several parts that may cover what others delivered."""
-        parts = [(holder, ids)] if holder.fan is None else holder.fan.settle(holder, ids)
+        parts = [(holder, ids)] if holder.split is None else holder.split.settle(holder, ids)
         taken: list[Settled] = []
         for part, covered in parts:
             copies = [part.ledger.pop(i) for i in covered]
@@ -484,8 +484,8 @@ class Clients:
 
     @staticmethod
     def _flow(choice: list[Settled]) -> None:
-        if (fan := choice[0][0].fan) is not None:
-            fan.flow()
+        if (split := choice[0][0].split) is not None:
+            split.flow()
 
     def accept(self, session: Session, holder: Holder) -> None:
         """Acknowledges all that has arrived."""

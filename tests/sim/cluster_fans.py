@@ -22,11 +22,11 @@ Part = tuple[Holder, list[int]]
 
 class SplitSubscription:
     """One subscription.    window: messages its client may hold unacknowledged; each part is offered as many.
-    got: told of what the client begins to receive.    edge, outbox: a session's, for the Order."""
+    got: told of what the client begins to receive.    edge, outbound: a session's, for the Order."""
 
     def __init__(self, parts: list[Holder], window: int, got: Callable[[Holder, Run], None]) -> None:
         self.parts = parts
-        self.edge = self.outbox = self
+        self.edge = self.outbound = self
         self._ack = parts[0].ack
         self._window = window
         self._got = got
@@ -34,7 +34,7 @@ class SplitSubscription:
         self._shown: dict[tuple[Holder, int], None] = {}
         """What the client has and has not acknowledged, in the order in which it got it."""
         for part in parts:
-            part.fan = self
+            part.split = self
 
     # ── what comes ─────────────────────────────────────────────────────────────────────────────────
 

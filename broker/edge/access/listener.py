@@ -21,7 +21,7 @@ from broker.core.errors import ConfigError
 from broker.core.metrics import Metric
 
 from ..transport.channel import EdgeLike
-from ..transport.handshakes import AcceptLoop, Arrivals, HandshakeSteps
+from ..transport.handshakes import AcceptLoop, Handshakes, HandshakeSteps
 from ..transport.sniff import BufferedEitherChannel, EitherChannel
 from ..transport.tcp import BufferedTcpChannel, StreamChannel, TcpChannel, tune
 from ..transport.tls import CertificateWatcher
@@ -68,7 +68,7 @@ class Listeners:
         self._servers: list[asyncio.AbstractServer | AcceptLoop] = []
         self._sockets: list[socket.socket] = []
         """Bound, but not served yet."""
-        self._arrivals = Arrivals(loop, settings.edge.max_connections_per_ip, edge.open_from)
+        self._handshakes = Handshakes(loop, settings.edge.max_connections_per_ip, edge.open_from)
         self.certificates: dict[str, CertificateWatcher] = {}
         """By acceptor, or "[edge]" for the ports of [edge]."""
         self.ports: dict[str, int] = {}
@@ -219,7 +219,7 @@ class Listeners:
             certificates = self.certificates[self._owner(name)] if acceptor.tls else None
             sources = networks(acceptor.proxy_sources)
             steps = HandshakeSteps(acceptor.proxy_protocol, certificates, acceptor.handshake_timeout_s, sources)
-            return AcceptLoop(self._loop, sock, self._arrivals, steps, make)
+            return AcceptLoop(self._loop, sock, self._handshakes, steps, make)
         return await self._loop.create_server(make, sock=sock, backlog=acceptor.backlog)
 
     async def _addresses(self, name: str, acceptor: AcceptorSettings) -> list[tuple[socket.AddressFamily, str]]:
@@ -303,7 +303,7 @@ class Listeners:
     async def close(self) -> None:
         """Stops accepting, ends unfinished handshakes, stops watching certificates."""
         self.stop_accepting()
-        await self._arrivals.close()
+        await self._handshakes.close()
         for watcher in self.certificates.values():
             watcher.close()
         await asyncio.sleep(0)  # uvloop lets go of a listening socket one step after close()
@@ -311,7 +311,7 @@ class Listeners:
     def metrics(self) -> Iterator[Metric]:
         """Families about what ended before there was a session, and about certificates."""
         proxy = any(acceptor.proxy_protocol for acceptor in self._acceptors.values())
-        yield from self._arrivals.metrics(bool(self.certificates), proxy)
+        yield from self._handshakes.metrics(bool(self.certificates), proxy)
         if self.certificates:
             yield Metric(
                 "stomp_tls_certificate_expiry_seconds", "gauge", "When the TLS certificate in use ends, epoch seconds.",

@@ -26,7 +26,7 @@ class Asker(Protocol):
     closed: bool
 
     @property
-    def intake(self) -> ParkedFrames: ...
+    def inbound(self) -> ParkedFrames: ...
     def fail(self, code: Code, detail: str, receipt: bytes | None = None) -> None: ...
     def fault(self) -> None: ...
 
@@ -49,7 +49,7 @@ class Question:
         question(self._done)
         if not self._answered:
             self._parked = True
-            self._session.intake.park()
+            self._session.inbound.park()
             return
         if self._answer is not None:
             raise self._answer
@@ -72,7 +72,7 @@ class Question:
         except Exception:
             session.fault()
             return
-        session.intake.unpark()
+        session.inbound.unpark()
 
 
 def ask(session: Asker, receipt: bytes | None, question: Callable[[Done], None], then: Callable[[], None]) -> None:

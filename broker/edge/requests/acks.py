@@ -26,7 +26,7 @@ NOTHING = frozenset({"", "undefined", "null", "None", "nil"})
 def acks(session: Session, event: Acks) -> None:
     """Adds one Settle per stretch of ids with the same handle."""
     ids = event.ids
-    batch = session.intake.batch
+    batch = session.inbound.batch
     start, total = 0, len(ids)
     while start < total:
         handle, _, _ = ids[start].rpartition(b"-")
@@ -60,7 +60,7 @@ def _over_parts(session: Session, sub: SlotSubscription, numbers: list[int], rec
     """These acknowledgements may cover messages of other parts of the subscription as well."""
     covered = sub.covered(numbers)
     for (part, ids), seq in zip(covered, session.answers.ask_parts(receipts, len(covered)), strict=True):
-        session.intake.batch.append(Settle(part.slot, session.id, seq, part.consumer, ids))
+        session.inbound.batch.append(Settle(part.slot, session.id, seq, part.consumer, ids))
     if sub.order is not None:
         sub.order.flow()
 

@@ -51,7 +51,7 @@ def connect(session: Session, frame: Frame) -> None:
     usage = _usage(session, None)
     if usage is not None:
         usage.charge(Resource.LOGINS)
-    session.intake.park()
+    session.inbound.park()
     task = asyncio.get_running_loop().create_task(_login(session, frame, version, proof))
     session.is_checked_by(task)
     if usage is not None:
@@ -89,8 +89,8 @@ async def _login(session: Session, frame: Frame, version: Version, proof: Callab
         session.fail(refused.code, refused.detail, frame.receipt)
         return
     if session.connected:
-        session.outbox.flush()
-        session.intake.unpark()
+        session.outbound.flush()
+        session.inbound.unpark()
 
 
 def _failed(session: Session, frame: Frame, refused: RefusedError) -> None:
@@ -184,7 +184,7 @@ def _accept(session: Session, frame: Frame, version: Version, principal: Princip
         reply.append(("response-id", headers["request-id"]))
     if frame.receipt is not None:
         reply.append(("receipt-id", headers["receipt"]))
-    session.outbox.write(connected_frame(reply))
+    session.outbound.write(connected_frame(reply))
     session.watch.connected(beat)
 
 
@@ -193,7 +193,7 @@ def _mismatch(session: Session, frame: Frame) -> None:
     supported = ",".join(v.value for v in SUPPORTED)
     detail = "Supported protocol versions are " + " ".join(f"v{v.value}" for v in SUPPORTED)
     session.edge.counters.error("VERSION_MISMATCH")
-    session.outbox.write(
+    session.outbound.write(
         error_frame(
             session.version,
             Code.VERSION_MISMATCH,
@@ -203,5 +203,5 @@ def _mismatch(session: Session, frame: Frame) -> None:
             session.entrance.dialect.texts.get(Code.VERSION_MISMATCH),
         )
     )
-    session.outbox.flush()
+    session.outbound.flush()
     session.close(Reason.PROTOCOL_ERROR, "VERSION_MISMATCH")

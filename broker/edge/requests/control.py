@@ -1,8 +1,8 @@
 """Frames that are not SEND or plain ACK: one function per command.
 
 The wire has checked that the frame is legal (required headers, known ack mode, order); here it meets the
-connection's state. Rule: a function either adds to the intake's batch and asks for an answer, or raises
-RefusedError; the intake turns that into an ERROR and closes.
+connection's state. Rule: a function either adds to the inbound's batch and asks for an answer, or raises
+RefusedError; the inbound turns that into an ERROR and closes.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def _settle(session: Session, frame: Frame, outcome: Outcome) -> None:
         own = seq if name is None else 0
         settle = Settle(part.slot, session.id, own, part.consumer, ids, outcome, -1 if delay is None else delay)
         if name is None:
-            session.intake.batch.append(settle)
+            session.inbound.batch.append(settle)
         else:
             session.transactions.add(name, settle, 1, 0)
-            session.intake.batch.append(Hold(part.slot, session.id, seq, part.consumer, ids))
+            session.inbound.batch.append(Hold(part.slot, session.id, seq, part.consumer, ids))
     if sub.order is not None:
         sub.order.flow()
 
@@ -121,12 +121,12 @@ def commit(session: Session, frame: Frame) -> None:
             session.answer_now([frame.receipt])
         return
     seq = session.answers.ask_one(frame.receipt)
-    session.intake.batch.append(Transact(parts[0].slot, session.id, seq, parts))
+    session.inbound.batch.append(Transact(parts[0].slot, session.id, seq, parts))
 
 
 def abort(session: Session, frame: Frame) -> None:
     transaction = _ended(session, frame)
-    session.intake.batch.extend(transaction.aborts(session.id))
+    session.inbound.batch.extend(transaction.aborts(session.id))
     if frame.receipt is not None:
         session.answer_now([frame.receipt])
 
@@ -135,24 +135,24 @@ def disconnect(session: Session, frame: Frame) -> None:
     """DISCONNECT: its receipt comes when everything before it is answered and durable, receipt or not (C56, C61):
     it is how clients make sure of what they sent without asking each time. By then what they have not acknowledged is
     back in its queues, also for a client that comes to another edge next."""
-    session.outbox.consumed()
+    session.outbound.consumed()
     if session.blocked is not None and session.blocked.when_empty(partial(_disconnect_late, session, frame)):
         # What it sent goes first. Its consumers end now: what they hold may be what there is no room for.
-        session.intake.batch.extend(session.ends(Reason.CLIENT_DISCONNECT))
-        session.intake.park()
+        session.inbound.batch.extend(session.ends(Reason.CLIENT_DISCONNECT))
+        session.inbound.park()
         return
     if frame.receipt is None:
         session.leave([])
         return
-    session.intake.batch.extend(session.ends(Reason.CLIENT_DISCONNECT))
+    session.inbound.batch.extend(session.ends(Reason.CLIENT_DISCONNECT))
     for slot in session.unsettled():
-        session.intake.batch.append(Barrier(slot, session.id, session.answers.ask([])))
+        session.inbound.batch.append(Barrier(slot, session.id, session.answers.ask([])))
     session.leave([frame.receipt])
 
 
 def _disconnect_late(session: Session, frame: Frame) -> None:
     disconnect(session, frame)
-    session.intake.unpark()
+    session.inbound.unpark()
 
 
 CONTROL: dict[str, Callable[[Session, Frame], None]] = {

@@ -114,8 +114,8 @@ class Inbound:
                 pass
             elif port.submit(batch) and not session.closed:
                 edge.pause(session)
-        if session.outbox.out:
-            session.outbox.flush()
+        if session.outbound.out:
+            session.outbound.flush()
 
     def _other(self, event: Event) -> None:
         kind = type(event)

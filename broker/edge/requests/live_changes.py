@@ -245,7 +245,7 @@ def _counted(session: Session) -> Iterator[int]:
     session.counts()
     if session.closed or session.edge.rates is None:
         return
-    session.intake.go_on()
+    session.inbound.go_on()
     for sub in list(session.handles.values()):
         if session.closed:
             return
@@ -268,7 +268,7 @@ def _grown(session: Session) -> Iterator[int]:
 
 
 def _parts(sub: SlotSubscription) -> int:
-    return 1 if sub.fan is None else len(sub.fan.parts)
+    return 1 if sub.split is None else len(sub.split.parts)
 
 
 def _cut(session: Session) -> Iterator[int]:

@@ -37,7 +37,7 @@ PENDING_BODY_BYTES = 4 * 1024 * 1024
 """Bytes of a large body that may wait for the disk before its socket is paused."""
 
 
-class SendIntake(ReadingHalf, Protocol):
+class SendInbound(ReadingHalf, Protocol):
     """The reading half, of which this is a part."""
 
     @property
@@ -55,9 +55,9 @@ class Publisher:
 
     __slots__ = ("_apart", "_create", "_intake", "_last_route", "_marks", "_session", "large", "last")
 
-    def __init__(self, session: Session, intake: SendIntake) -> None:
+    def __init__(self, session: Session, inbound: SendInbound) -> None:
         self._session = session
-        self._intake = intake
+        self._intake = inbound
         self._create: Creation
         """May what it is sending create what is not there, and for whom."""
         self._marks = marks_of(session.acceptor, session.login, session.edge.numbers)
@@ -238,7 +238,7 @@ class Publisher:
             subscribe_reply(session, name)
         if not names.when_ready(name, later):
             return True
-        session.intake.park()
+        session.inbound.park()
         return False
 
     def _own(self, event: Sends, route: Route, private: Private) -> tuple[Sends, Route]:
@@ -268,7 +268,7 @@ class Publisher:
                 self.sends(event)
             except RefusedError as refused:
                 session.fail(refused.code, refused.detail, event.receipts[0] if event.receipts else None)
-            session.intake.unpark()
+            session.inbound.unpark()
 
     def _body_late(self, event: BodyStart) -> None:
         """The same for a large one, which may have to wait once more: for room."""
@@ -279,7 +279,7 @@ class Publisher:
             except RefusedError as refused:
                 session.fail(refused.code, refused.detail, event.receipt)
             if self.large is not None or session.leaving:
-                session.intake.unpark()
+                session.inbound.unpark()
 
     def _one_by_one(self, event: Sends, route: Route) -> None:
         """Each frame is taken or refused for itself."""
@@ -377,14 +377,14 @@ class Publisher:
         blocked = self._session.blocked
         if blocked is not None and blocked.blocks(slot, route.address):
             blocked.wait(slot, route.address, event.receipt, partial(self._begin_late, event, route, slot))
-            self._session.intake.park()
+            self._session.inbound.park()
         else:
             self.large = LargeSend(self._session, self._intake, event, route, slot)
 
     def _begin_late(self, event: BodyStart, route: Route, slot: int) -> None:
         """The address has room again."""
         self.large = LargeSend(self._session, self._intake, event, route, slot)
-        self._session.intake.unpark()
+        self._session.inbound.unpark()
 
     def publish_large(self, large: LargeSend, blob: Blob) -> None:
         """The body is complete: its header block and the reference go the way of every message."""
@@ -415,9 +415,9 @@ class LargeSend:
 
     __slots__ = ("_intake", "_paused", "_session", "_writer", "head", "length", "receipt", "received", "route", "slot")
 
-    def __init__(self, session: Session, intake: SendIntake, event: BodyStart, route: Route, slot: int) -> None:
+    def __init__(self, session: Session, inbound: SendInbound, event: BodyStart, route: Route, slot: int) -> None:
         self._session = session
-        self._intake = intake
+        self._intake = inbound
         self._paused = False
         self.slot = slot
         self._writer: BodyWriter = session.edge.port.write_body(self.slot, self._drained)
@@ -434,12 +434,12 @@ class LargeSend:
         self._writer.write(piece)
         if self._writer.pending > PENDING_BODY_BYTES and not self._paused:
             self._paused = True
-            self._session.intake.pause_reading("body")
+            self._session.inbound.pause_reading("body")
 
     def _drained(self) -> None:
         if self._paused and self._writer.pending < PENDING_BODY_BYTES // 2:
             self._paused = False
-            self._session.intake.resume_reading("body")
+            self._session.inbound.resume_reading("body")
 
     @property
     def pending(self) -> int:
@@ -447,7 +447,7 @@ class LargeSend:
         return self._writer.pending
 
     def end(self) -> None:
-        self._session.intake.park()
+        self._session.inbound.park()
         self._writer.finish(bool(self.route.flags & DURABLE), self._finished)
 
     def _finished(self, blob: Blob | None, why: str) -> None:
@@ -463,7 +463,7 @@ class LargeSend:
                 session.fail(Code.DISK_FULL, f"the body could not be stored: {why}", self.receipt)
             return
         publisher.publish_large(self, blob)
-        session.intake.unpark()
+        session.inbound.unpark()
 
     def abort(self) -> None:
         self._writer.abort()

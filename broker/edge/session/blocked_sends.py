@@ -74,7 +74,7 @@ class BlockedClient(OpenConnection, Protocol):
     @property
     def subscriptions(self) -> Mapping[str, SlotSubscription]: ...
     @property
-    def intake(self) -> ReadingHalf: ...
+    def inbound(self) -> ReadingHalf: ...
     def done(self, seq: int) -> None: ...
 
 
@@ -134,12 +134,12 @@ class BlockedSends:
             raise RefusedError(
                 Code.ADDRESS_FULL, f'Address "{address}" is full; send large messages over a connection of their own'
             )
-        self.session.intake.submit()  # what came before this in the same read
+        self.session.inbound.submit()  # what came before this in the same read
         self._keep(Waiting(((slot, address),), [] if receipt is None else [receipt], go=go))
 
     def when_empty(self, then: Callable[[], None], gone: bool = False) -> bool:
         """Calls back when nothing waits any more; False: nothing does now. gone: the client will send no more."""
-        self.session.intake.submit()  # what came before this in the same read
+        self.session.inbound.submit()  # what came before this in the same read
         if not self._waiting:
             return False
         self._then = then
@@ -165,14 +165,14 @@ class BlockedSends:
 
     def passing(self, slot: int, address: str, busy: bool) -> None:
         """The owner has more to do for that address than it can at once, or has done it."""
-        intake = self.session.intake
+        inbound = self.session.inbound
         if busy:
             self.busy.add((slot, address))
-            intake.pause_reading("busy")
+            inbound.pause_reading("busy")
             return
         self.busy.discard((slot, address))
         if not self.busy:
-            intake.resume_reading("busy")
+            inbound.resume_reading("busy")
 
     def _soon(self) -> None:
         """Once for all that the owners tell in one go: they may have a thousand addresses to speak of."""
@@ -226,7 +226,7 @@ class BlockedSends:
         if not self._waiting or not (over or session.edge.blocked_bytes > settings.park_total_bytes):
             return
         if not session.subscriptions:
-            session.intake.pause_reading("blocked")
+            session.inbound.pause_reading("blocked")
         elif over:
             self._fail(f"a connection that consumes may keep {settings.park_bytes} bytes waiting (park_bytes)")
 
@@ -297,7 +297,7 @@ class BlockedSends:
         session = self.session
         self._disarm()
         if self.nbytes <= session.edge.settings.edge.park_bytes // 2:
-            session.intake.resume_reading("blocked")
+            session.inbound.resume_reading("blocked")
         if self._waiting:
             self._arm()
         elif self._then is not None:

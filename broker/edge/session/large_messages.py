@@ -33,7 +33,7 @@ log = logging.getLogger("stampede.edge")
 PIECE = 256 * 1024
 
 
-class BodyOutbox(Protocol):
+class BodyOutbound(Protocol):
     """Where it goes out."""
 
     @property
@@ -53,7 +53,7 @@ class BodyClient(Protocol):
     @property
     def edge(self) -> EdgeServices: ...
     @property
-    def outbox(self) -> BodyOutbox: ...
+    def outbound(self) -> BodyOutbound: ...
     @property
     def channel(self) -> Channel: ...
     def abort(self, reason: Reason, detail: str = "") -> None: ...
@@ -124,7 +124,7 @@ class LargeDelivery:
 
     def pump(self) -> None:
         """Reads the next piece unless the socket is full or a read is under way."""
-        if self._reading or not self._session.outbox.writable:
+        if self._reading or not self._session.outbound.writable:
             return
         if self._left:
             self._reading = True
@@ -134,7 +134,7 @@ class LargeDelivery:
             self._session.channel.write_part(b"\0", False, True)
             self.close()
             self.consumed()
-            self._session.outbox.large_done(self._sub, self._effect)
+            self._session.outbound.large_done(self._sub, self._effect)
 
     def _arrived(self, data: bytes | None, why: str) -> None:
         self._reading = False
@@ -152,7 +152,7 @@ class LargeDelivery:
         self._begin()
         self._left -= len(data)
         session.channel.write_part(data, False, False)
-        session.outbox.left(len(data))
+        session.outbound.left(len(data))
         self.pump()
 
     def _begin(self) -> None:
@@ -180,7 +180,7 @@ class LargeDelivery:
             session.edge.port.arrived(sub.consumer, run.ids[0], Outcome.UNREADABLE)
         else:
             session.edge.port.submit([Settle(sub.slot, session.id, 0, sub.consumer, [run.ids[0]], Outcome.UNREADABLE)])
-        session.outbox.large_done(sub, self._effect)
+        session.outbound.large_done(sub, self._effect)
 
     def close(self) -> None:
         self._reader.close()
@@ -237,7 +237,7 @@ class Line:
                 head.start()
                 return True
             self._items.popleft()
-            self._session.outbox.write_out(head)
+            self._session.outbound.write_out(head)
         if self._end is not None:
             self._end()
         return False

@@ -18,7 +18,7 @@ from broker.wire.writer import receipts
 from ..subscriptions.subscription import SlotSubscription
 from ..transport import framelog
 from ..transport.channel import GONE
-from .large_messages import BodyOutbox, LargeDelivery, Line
+from .large_messages import BodyOutbound, LargeDelivery, Line
 from .parts import OpenConnection
 
 GATHER_BYTES = 1024 * 1024
@@ -29,7 +29,7 @@ class OutboundClient(OpenConnection, Protocol):
     """The connection, as its writing half uses it."""
 
     @property
-    def outbox(self) -> BodyOutbox: ...
+    def outbound(self) -> BodyOutbound: ...
     @property
     def handles(self) -> Mapping[bytes, SlotSubscription]: ...
 
@@ -78,7 +78,7 @@ class Outbound:
     def write(self, data: bytes) -> None:
         """One frame or more; goes out with the next flush. Framed channels get one frame a call.
 
-        While effects are being handed out the edge flushes every touched outbox once; otherwise the method that
+        While effects are being handed out the edge flushes every touched outbound once; otherwise the method that
         called does."""
         self.out.append(data)
         if not self._dirty and self._edge.dispatching:

@@ -1,9 +1,9 @@
 """What the parts of an edge ask of each other: a connection of its edge, the edge of a connection, and a connection of
 its reading half, which is made above it.
 
-Rule: each says as little as its callers need; the edge, the session and the intake fit by what they have, and nothing
+Rule: each says as little as its callers need; the edge, the session and the inbound fit by what they have, and nothing
 below them knows them by name. So imports point one way: subscriptions, rates and memory, the writing half and the
-clocks, session, what carries out frames, intake, edge.
+clocks, session, what carries out frames, inbound, edge.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Faulty(Protocol):
 
 
 class Flushes(Faulty, Protocol):
-    """An outbox that something was written to."""
+    """An outbound half that something was written to."""
 
     def flush(self) -> None: ...
 
@@ -156,7 +156,7 @@ class PartsOfQueues(Protocol):
 
     @property
     def served(self) -> bool: ...
-    def add(self, fan: SplitSubscription) -> None: ...
+    def add(self, split: SplitSubscription) -> None: ...
     def lost(self, sub: SlotSubscription) -> bool: ...
     def ended(self, session: int, handle: bytes) -> bool: ...
     def refused(self, consumer: int, code: Code, detail: str) -> None: ...

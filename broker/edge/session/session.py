@@ -1,6 +1,6 @@
 """One client connection: who it is, what it has asked for and consumes, and how it ends.
 
-What comes in goes through its intake, what goes out through its outbox; this is where both meet.
+What comes in goes through its inbound half, what goes out through its outbound half; this is where both meet.
 
 Rule: answers leave in frame order; whatever goes wrong ends in one ERROR frame and a named close reason, and the
 connection ends once. Must not know queues, slots' insides, or what kind of socket it has.
@@ -74,19 +74,19 @@ class Session(SessionIdentity):
     """See the head of this file. Fields that most connections never need are made on first use."""
 
     __slots__ = (
-        "_doomed", "_temporaries", "_transactions", "answers", "blocked", "bytes_in", "ended", "handles", "intake",
-        "login_task", "outbox", "subscriptions", "usage", "used", "watch", "wire",
+        "_doomed", "_temporaries", "_transactions", "answers", "blocked", "bytes_in", "ended", "handles", "inbound",
+        "login_task", "outbound", "subscriptions", "usage", "used", "watch", "wire",
     )  # fmt: skip
 
     def __init__(
-        self, edge: EdgeServices, channel: Channel, entrance: Entrance, intake: Callable[[Session], ReadingHalf]
+        self, edge: EdgeServices, channel: Channel, entrance: Entrance, inbound: Callable[[Session], ReadingHalf]
     ) -> None:
-        """intake: makes its reading half, which knows what frames mean."""
+        """inbound: makes its reading half, which knows what frames mean."""
         super().__init__(edge, channel, entrance)
         self.wire = Connection(Role.SERVER, entrance.wire, entrance.memo, entrance.leniency, BURST)
         self.answers = Answers()
-        self.intake = intake(self)
-        self.outbox = Outbound(self)
+        self.inbound = inbound(self)
+        self.outbound = Outbound(self)
         self.subscriptions = NO_SUBSCRIPTIONS
         self.handles = NO_HANDLES
         self.usage: Usage | None = None
@@ -134,9 +134,9 @@ class Session(SessionIdentity):
     @property
     def held(self) -> int:
         """Bytes that it keeps in memory now."""
-        size = self.channel.held() + self.wire.held + self.outbox.waiting + self.transacted
-        size += WAITING if self.intake.parked else 0
-        size += large.pending if (large := self.intake.large) is not None else 0
+        size = self.channel.held() + self.wire.held + self.outbound.waiting + self.transacted
+        size += WAITING if self.inbound.parked else 0
+        size += large.pending if (large := self.inbound.large) is not None else 0
         return size if self.blocked is None else size + self.blocked.nbytes
 
     # ── from the socket ────────────────────────────────────────────────────────────────────────────
@@ -152,12 +152,12 @@ class Session(SessionIdentity):
         self.edge.counters.bytes_in += len(data)
         was_connected = self.connected
         try:
-            self.intake.handle(self.wire.receive(data))
+            self.inbound.handle(self.wire.receive(data))
             if self.connected and not was_connected:
                 # The wire holds back what came behind CONNECT until the login was decided.
-                self.intake.handle(self.wire.receive(b""))
+                self.inbound.handle(self.wire.receive(b""))
             if self.wire.more:
-                self.intake.breathe()
+                self.inbound.breathe()
         except Exception:
             return self.fault()
         if (watch := self.watch).minds or self.wire.mid_frame or self.wire.eols or self.bytes_in > watch.breath:
@@ -176,21 +176,21 @@ class Session(SessionIdentity):
 
     def pause_reading(self, why: str) -> None:
         """Its socket is not read until every cause has been resumed."""
-        self.intake.pause_reading(why)
+        self.inbound.pause_reading(why)
 
     def resume_reading(self, why: str) -> None:
-        self.intake.resume_reading(why)
+        self.inbound.resume_reading(why)
 
     @property
     def writable(self) -> bool:
         """The socket takes more."""
-        return self.outbox.writable
+        return self.outbound.writable
 
     def pause_writing(self) -> None:
-        self.outbox.pause()
+        self.outbound.pause()
 
     def resume_writing(self) -> None:
-        self.outbox.resume()
+        self.outbound.resume()
 
     @property
     def idle(self) -> bool:
@@ -200,9 +200,9 @@ class Session(SessionIdentity):
             not (self.leaving or self.closed)
             and self.answers.quiet
             and not self._transactions
-            and not self.intake.parked
+            and not self.inbound.parked
             and not (self.blocked is not None and self.blocked.nbytes)
-            and self.outbox.clear
+            and self.outbound.clear
             and not self.wire.mid_frame
         )
 
@@ -257,7 +257,7 @@ class Session(SessionIdentity):
     def answer_now(self, ids: list[bytes]) -> None:
         """Receipts of something already done; they still wait for their turn."""
         if self.answers.quiet:
-            self.outbox.receipts(ids)
+            self.outbound.receipts(ids)
         else:
             self.done(self.answers.ask(ids))
 
@@ -267,7 +267,7 @@ class Session(SessionIdentity):
             self.blocked.answered(seq)
         ids, thens = self.answers.done(seq)
         if ids:
-            self.outbox.receipts(ids)
+            self.outbound.receipts(ids)
         for then in thens:
             then()
 
@@ -292,7 +292,7 @@ class Session(SessionIdentity):
         self.done(seq)
 
     def _left(self, reason: Reason = Reason.CLIENT_DISCONNECT) -> None:
-        self.outbox.flush()
+        self.outbound.flush()
         self.close(reason)
 
     def deletes(self, seqs: Sequence[int], queue: str, address: str) -> None:
@@ -383,7 +383,7 @@ class Session(SessionIdentity):
             self.tell_temporary(NoticeKind.TEMPORARY_REMOVED, name, sub.address)
         if sub.wide:
             self.edge.wildcards.pop(block(sub.consumer))
-        parts = [sub] if sub.fan is None else sub.fan.parts
+        parts = [sub] if sub.split is None else sub.split.parts
         for part in parts:
             self.remove_part(part)
         if self.usage is not None:
@@ -427,7 +427,7 @@ class Session(SessionIdentity):
         if self.closed or (self.leaving and not at_once):
             return
         self._leaves()
-        self.intake.submit()
+        self.inbound.submit()
         if at_once:
             self._fail(code, detail, receipt, about)
         else:
@@ -441,7 +441,7 @@ class Session(SessionIdentity):
         """Answers a frame that was refused where it came in. False: it ends the connection."""
         receipts = to_be_told(event, refused.code) if self._stays_open else []
         if receipts:
-            self.intake.submit()
+            self.inbound.submit()
             self.answers.when_quiet(partial(self.tell_errors, refused.code, refused.detail, receipts, refused.about))
         return bool(receipts)
 
@@ -450,18 +450,18 @@ class Session(SessionIdentity):
         if not self.closed:
             for receipt in receipts:
                 self._error(code, detail, receipt, about)
-            self.outbox.flush()
+            self.outbound.flush()
 
     def _error(self, code: Code, detail: str, receipt: bytes | None, about: str) -> None:
         self.edge.counters.error(code.name)
         text = self.entrance.dialect.text(code, about)
-        self.outbox.write(error_frame(self.version, code, self.host.told(detail), receipt, text=text))
+        self.outbound.write(error_frame(self.version, code, self.host.told(detail), receipt, text=text))
 
     def _fail(self, code: Code, detail: str, receipt: bytes | None, about: str = "") -> None:
         if self.closed:
             return
         self._error(code, detail, receipt, about)
-        self.outbox.flush()
+        self.outbound.flush()
         if code is Code.LOGIN_FAILED:
             detail = ""  # the login is in it: a stranger's may be a passcode in the wrong place
         self.close(code.reason, f"{code.name}: {detail}" if detail else code.name)
@@ -470,7 +470,7 @@ class Session(SessionIdentity):
         """Ends the connection after what was written has left, a large body under way included."""
         if self.closed:
             return
-        if reason in AT_ONCE or not self.outbox.after(partial(self._close, reason, detail)):
+        if reason in AT_ONCE or not self.outbound.after(partial(self._close, reason, detail)):
             self._close(reason, detail)
 
     def _close(self, reason: Reason, detail: str) -> None:
@@ -492,7 +492,7 @@ class Session(SessionIdentity):
     def eof(self) -> None:
         """The client has sent its last byte: what it sent is still carried out and answered (C61, C62)."""
         self.ended = True
-        if not self.intake.hung_up():
+        if not self.inbound.hung_up():
             self._hang_up()
 
     def _hang_up(self) -> None:
@@ -502,20 +502,20 @@ class Session(SessionIdentity):
         elif self.closed or self.leaving:
             return
         elif self.blocked is not None and self.blocked.when_empty(self._hang_up, gone=True):
-            self.intake.batch.extend(self.ends(Reason.CLIENT_GONE))  # as at DISCONNECT
-            self.intake.submit()
+            self.inbound.batch.extend(self.ends(Reason.CLIENT_GONE))  # as at DISCONNECT
+            self.inbound.submit()
         else:
             self.leave([], lambda: self._left(Reason.CLIENT_GONE))
 
     def lost(self) -> None:
         """The connection is over. Called exactly once by the channel."""
-        self.intake.finish()
+        self.inbound.finish()
         self._end(self.channel.reason or Reason.CLIENT_GONE, "")
         self.edge.forget(self)
         # No rings of objects: the memory of 5,000 connections is free at once, not when the collector comes by.
         self.channel = GONE
-        self.intake.over()
-        self.outbox.over()
+        self.inbound.over()
+        self.outbound.over()
         del self.watch
 
     def _end(self, reason: Reason, detail: str) -> None:
@@ -528,20 +528,20 @@ class Session(SessionIdentity):
         self.watch.stop()
         if self.login_task is not None:
             self.login_task.cancel()
-        self.intake.last(self.ends(reason) if self.handles else [])
+        self.inbound.last(self.ends(reason) if self.handles else [])
         if self.blocked is not None:
             self.blocked.close()
         if self.usage is not None:
             self.usage.leave()
             self.usage = None
         self._transactions = self._temporaries = None
-        self.intake.close()
-        self.outbox.close()
+        self.inbound.close()
+        self.outbound.close()
         for sub in self.handles.values():
             self.edge.consumers.pop(sub.consumer, None)
             if sub.wide:
                 self.edge.wildcards.pop(block(sub.consumer), None)
-            sub.over(self.outbox)
+            sub.over(self.outbound)
         self.subscriptions = NO_SUBSCRIPTIONS
         self.handles = NO_HANDLES
         if self.client_id:

@@ -28,7 +28,7 @@ LONGEST_S = 3600.0
 """A deadline is never further away; loops cannot count as far as a TTL may."""
 
 
-class WatchedOutbox(Protocol):
+class WatchedOutbound(Protocol):
     """The writing half of what is watched."""
 
     @property
@@ -49,9 +49,9 @@ class ClockedClient(OpenConnection, Protocol):
     @property
     def wire(self) -> Connection: ...
     @property
-    def intake(self) -> ReadingHalf: ...
+    def inbound(self) -> ReadingHalf: ...
     @property
-    def outbox(self) -> WatchedOutbox: ...
+    def outbound(self) -> WatchedOutbound: ...
 
 
 class Watch:
@@ -155,8 +155,8 @@ class Watch:
         is full by then would all be taken in."""
         session = self._session
         self.breath = session.bytes_in + BREATH_BYTES
-        session.intake.pause_reading("breath")
-        session.edge.beats.soon(partial(session.intake.resume_reading, "breath"))
+        session.inbound.pause_reading("breath")
+        session.edge.beats.soon(partial(session.inbound.resume_reading, "breath"))
 
     def stop(self) -> None:
         for handle in (self._login, self._send, self._receive, self._frame):
@@ -168,15 +168,15 @@ class Watch:
 
     def _arm_send(self, seconds: float) -> None:
         beats = self._session.edge.beats
-        self._out_seen = self._session.outbox.nbytes
+        self._out_seen = self._session.outbound.nbytes
         self._send = beats.deadline(self._session.edge.clock.monotonic() + seconds, self._send_due)
 
     def _send_due(self) -> None:
         session = self._session
-        idle = session.outbox.nbytes == self._out_seen
-        if idle and session.outbox.writable:
-            session.outbox.write(b"\n")
-            session.outbox.flush()
+        idle = session.outbound.nbytes == self._out_seen
+        if idle and session.outbound.writable:
+            session.outbound.write(b"\n")
+            session.outbound.flush()
         if not session.closed:
             self._arm_send(self._send_s if idle else self._send_s / 2)
 
@@ -188,7 +188,7 @@ class Watch:
         """The TTL may be over. While it is us who do not read, the client is not silent: its time stands still."""
         session = self._session
         now = session.edge.clock.monotonic()
-        if not session.intake.reading:
+        if not session.inbound.reading:
             self._heard = now
         over = now - self._heard >= self._ttl_s
         if not over or not self._warned:
@@ -209,8 +209,8 @@ class Watch:
     def _frame_slow(self) -> None:
         session = self._session
         self._frame = None
-        large = session.intake.large is not None
-        if not session.intake.reading or (large and session.bytes_in - self._frame_from >= BODY_FLOOR):
+        large = session.inbound.large is not None
+        if not session.inbound.reading or (large and session.bytes_in - self._frame_from >= BODY_FLOOR):
             self.after_read()
             return
         seconds = session.edge.settings.edge.frame_timeout_s

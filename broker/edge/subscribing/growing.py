@@ -41,10 +41,10 @@ def _grow(
 ) -> Iterator[int]:
     """… for each slot a part like the one beside it."""
     port = session.edge.port
-    parts = [sub] if sub.fan is None else sub.fan.parts
+    parts = [sub] if sub.split is None else sub.split.parts
     if sub.order is None:
         _count(session, [(part, part.model, port.held(part.slot, part.consumer)) for part in parts if part.model], new)
-    if sub.fan is None:
+    if sub.split is None:
         SplitSubscription().join(sub)
     total = len(parts) + len(new)
     for at in range(0, len(new), PIECE):
@@ -54,7 +54,7 @@ def _grow(
         yield len(some)
         # It may have ended meanwhile, or another one have its id. (Its last part stands for all.)
         now = session.subscriptions.get(key)
-        if session.closed or session.leaving or now is None or now.fan is not sub.fan:
+        if session.closed or session.leaving or now is None or now.split is not sub.split:
             return
 
 
@@ -77,11 +77,11 @@ def _count(
 
 
 def _attach(session: Session, key: str, like: SlotSubscription, slot: int, total: int) -> Subscribe:
-    model, fan = like.model, like.fan
-    assert model is not None and fan is not None
+    model, split = like.model, like.split
+    assert model is not None and split is not None
     consumer, room = session.edge.next_consumer(), share(model.room, total)
     part = like.sibling(consumer, slot, room // 4)
-    fan.join(part)
+    split.join(part)
     session.add_subscription(key, part)
     rates = session.edge.rates
     return Subscribe(

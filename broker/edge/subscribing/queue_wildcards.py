@@ -107,7 +107,7 @@ class QueueWildcard(SplitSubscription):
     def live(self) -> bool:
         """Is it not over."""
         found = None if self.session.closed else self.session.subscriptions.get(self.key)
-        return found is not None and found.fan is self
+        return found is not None and found.split is self
 
 
 class QueueWildcards:
@@ -143,70 +143,70 @@ class QueueWildcards:
     def served(self) -> bool:
         return self._find is not None
 
-    def add(self, fan: SplitSubscription) -> None:
+    def add(self, split: SplitSubscription) -> None:
         """It has its standing part."""
-        assert isinstance(fan, QueueWildcard)
-        self._all.append(fan)
-        if fan.order is not None:
-            fan.order.heard_by(partial(self._waits, fan), partial(self._wake, fan))
+        assert isinstance(split, QueueWildcard)
+        self._all.append(split)
+        if split.order is not None:
+            split.order.heard_by(partial(self._waits, split), partial(self._wake, split))
         self._fresh = True
         self._plan()
 
     def lost(self, sub: SlotSubscription) -> bool:
         """A queue has gone: is it one of a wildcard, which goes on without it."""
-        fan = sub.fan
-        if not isinstance(fan, QueueWildcard) or sub is fan.standing:
+        split = sub.split
+        if not isinstance(split, QueueWildcard) or sub is split.standing:
             return False
-        fan.parts.remove(sub)
-        fan.names.discard(sub.address)
-        ended = self._ended.setdefault(fan.session.id, {})
+        split.parts.remove(sub)
+        split.names.discard(sub.address)
+        ended = self._ended.setdefault(split.session.id, {})
         ended[sub.handle] = None
         if len(ended) > REMEMBERED:
             del ended[next(iter(ended))]
         order = sub.order
-        fan.session.remove_part(sub)
+        split.session.remove_part(sub)
         if order is not None:
             order.lost(sub)
         return True
 
-    def _waits(self, fan: QueueWildcard) -> None:
-        if not fan.timed:
-            fan.timed = True
-            self._edge.beats.deadline(self._edge.clock.monotonic() + REST_S, partial(self._rest, fan))
+    def _waits(self, split: QueueWildcard) -> None:
+        if not split.timed:
+            split.timed = True
+            self._edge.beats.deadline(self._edge.clock.monotonic() + REST_S, partial(self._rest, split))
 
-    def _rest(self, fan: QueueWildcard) -> None:
+    def _rest(self, split: QueueWildcard) -> None:
         """Parts whose messages wait while the client has others: PIECE of them end, the rest in the next turns."""
-        fan.timed = False
-        order = fan.order
-        if order is None or not fan.live or fan.session.leaving or order.free > 0:
+        split.timed = False
+        order = split.order
+        if order is None or not split.live or split.session.leaving or order.free > 0:
             return
-        edge, settling = fan.session.edge, fan.session.settling
+        edge, settling = split.session.edge, split.session.settling
         some = [
             part for part in order.unshown()
-            if part is not fan.standing and part.consumer not in settling and _may_rest(fan, part)
+            if part is not split.standing and part.consumer not in settling and _may_rest(split, part)
         ]  # fmt: skip
         parts = some[:PIECE]
         order.drop(frozenset(parts))
         for part in parts:
-            fan.parts.remove(part)
-            fan.names.discard(part.address)
-            fan.resting[part.address] = None
-            fan.session.remove_part(part)
-        edge.port.submit([Unsubscribe(part.slot, fan.session.id, 0, part.consumer, part.address) for part in parts])
+            split.parts.remove(part)
+            split.names.discard(part.address)
+            split.resting[part.address] = None
+            split.session.remove_part(part)
+        edge.port.submit([Unsubscribe(part.slot, split.session.id, 0, part.consumer, part.address) for part in parts])
         if len(some) > PIECE:
-            fan.timed = True
-            self._edge.beats.soon(partial(self._rest, fan))
+            split.timed = True
+            self._edge.beats.soon(partial(self._rest, split))
         elif order.waiting:
-            self._waits(fan)
+            self._waits(split)
 
-    def _wake(self, fan: QueueWildcard) -> None:
+    def _wake(self, split: QueueWildcard) -> None:
         """The client may have more: as many parts as messages, in turn. All others at the next look, if nothing came of
         those."""
-        if fan.resting and fan.order is not None:
-            names = list(islice(fan.resting, min(fan.order.free, PIECE)))
+        if split.resting and split.order is not None:
+            names = list(islice(split.resting, min(split.order.free, PIECE)))
             for name in names:
-                del fan.resting[name]
-            self._found.append((fan, iter(names)))
+                del split.resting[name]
+            self._found.append((split, iter(names)))
             self._soon()
 
     def ended(self, session: int, handle: bytes) -> bool:
@@ -226,14 +226,14 @@ class QueueWildcards:
     def refused(self, consumer: int, code: Code, detail: str) -> None:
         """An owner does not let a part be: what there is of other queues goes on. It is tried again."""
         sub = self._edge.consumers.get(consumer)
-        fan = None if sub is None else sub.fan
-        if sub is None or not isinstance(fan, QueueWildcard):
+        split = None if sub is None else sub.split
+        if sub is None or not isinstance(split, QueueWildcard):
             return  # it has ended meanwhile
         if code not in GONE:
-            session, level = fan.session, logging.DEBUG if sub.address in fan.refused else logging.WARNING
-            about = session.channel.peer, session.id, fan.pattern, sub.address, code.name, detail
+            session, level = split.session, logging.DEBUG if sub.address in split.refused else logging.WARNING
+            about = session.channel.peer, session.id, split.pattern, sub.address, code.name, detail
             log.log(level, "%s #%d: %s does not get messages of %s: %s %s", *about)
-            fan.refused[sub.address] = self._edge.clock.monotonic() + AGAIN_S
+            split.refused[sub.address] = self._edge.clock.monotonic() + AGAIN_S
         self.lost(sub)
 
     def _plan(self) -> None:
@@ -255,25 +255,25 @@ class QueueWildcards:
             return
         self._fresh = False
         alive, self._all = self._all, []
-        for fan in alive:
-            if fan.live:
-                self._all.append(fan)
+        for split in alive:
+            if split.live:
+                self._all.append(split)
             else:
-                fan.over()
+                split.over()
         if self._all:
             self._asked = self._edge.clock.monotonic()
-            self._find(sorted({fan.pattern for fan in self._all}), MOST + 1, self._seen)
+            self._find(sorted({split.pattern for split in self._all}), MOST + 1, self._seen)
 
     def _seen(self, found: Mapping[str, Sequence[str]]) -> None:
         now = self._edge.clock.monotonic()
         self._last, self._next = now, now + SPARE * (now - self._asked)
         self._asked = 0.0
-        for fan in self._all:
-            names = found.get(fan.pattern)
+        for split in self._all:
+            names = found.get(split.pattern)
             if names is None:
                 self._fresh = True  # it has come while the others were asked for
             elif names:
-                self._found.append((fan, iter(names)))
+                self._found.append((split, iter(names)))
         if not self._going:
             self._piece()
 
@@ -287,48 +287,48 @@ class QueueWildcards:
         made = looked = 0
         while self._found and made < PIECE and looked < LOOKED:
             looked += 1
-            fan, names = self._found[0]
+            split, names = self._found[0]
             name = next(names, None)
-            if name is None or not fan.live or fan.session.leaving:
+            if name is None or not split.live or split.session.leaving:
                 self._found.popleft()
-            elif name not in fan.names and self._may(fan, name):
+            elif name not in split.names and self._may(split, name):
                 made += 1
                 try:
-                    _join(fan, name)
+                    _join(split, name)
                 except Exception:
-                    fan.session.fault()
+                    split.session.fault()
         if self._found:
             self._soon()
         else:
             self._plan()
 
-    def _may(self, fan: QueueWildcard, address: str) -> bool:
+    def _may(self, split: QueueWildcard, address: str) -> bool:
         """May he consume it. Asked at each look: what he may not he is not told of, and when he may, he is."""
-        if fan.refused.get(address, 0.0) > self._edge.clock.monotonic():
+        if split.refused.get(address, 0.0) > self._edge.clock.monotonic():
             return False
-        if address in fan.resting and fan.order is not None and fan.order.free <= 0:
+        if address in split.resting and split.order is not None and split.order.free <= 0:
             return False
-        rights = fan.session.rights
+        rights = split.session.rights
         return rights is None or "consume" in rights.at(address, address)
 
 
-def _may_rest(fan: QueueWildcard, part: SlotSubscription) -> bool:
+def _may_rest(split: QueueWildcard, part: SlotSubscription) -> bool:
     """Not where the queue would be emptied when its last consumer goes, nor where it has several parts."""
-    edge = fan.session.edge
+    edge = split.session.edge
     return not edge.match(part.address).purge_on_no_consumers and len(edge.routes.slots(part.address)) == 1
 
 
-def _join(fan: QueueWildcard, address: str) -> None:
+def _join(split: QueueWildcard, address: str) -> None:
     """A part in each slot of the queue."""
-    session, standing = fan.session, fan.standing
+    session, standing = split.session, split.standing
     edge, model = session.edge, standing.model
     assert model is not None
-    if len(fan.names) >= MOST:
-        told = session.host.told(fan.pattern)[:100]
+    if len(split.names) >= MOST:
+        told = session.host.told(split.pattern)[:100]
         session.fail(Code.SUBSCRIPTION_LIMIT, f"'{told}' stands for more than {MOST} queues: name fewer of them")
         return
-    fan.names.add(address)
-    fan.resting.pop(address, None)
+    split.names.add(address)
+    split.resting.pop(address, None)
     commands: list[Command] = []
     slots = edge.routes.slots(address)
     if session.usage is not None:
@@ -340,7 +340,7 @@ def _join(fan: QueueWildcard, address: str) -> None:
     for slot in slots:
         consumer = edge.next_consumer()
         part = standing.sibling(consumer, slot, model.room // 4).at(address)
-        fan.join(part)
+        split.join(part)
         session.add_part(part)
         rates = edge.rates
         command = Subscribe(

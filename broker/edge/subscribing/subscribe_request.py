@@ -184,7 +184,7 @@ def _check_wildcards(session: Session, most: int) -> None:
         sum(
             [
                 sub.spread
-                or isinstance(sub.fan, QueueWildcard)
+                or isinstance(sub.split, QueueWildcard)
                 or (sub.wide and not session.edge.port.shares_wildcards)
                 for sub in session.subscriptions.values()
             ]

@@ -58,7 +58,7 @@ def subscribe(session: Session, frame: Frame) -> None:
 def _subscribe(session: Session, frame: Frame) -> None:
     request = SubscribeRequest(session, frame)
     _begin(session, frame, request)
-    session.intake.begins(1 if request.selector is None else 2 if len(request.selector) <= LONG else _WHOLE_TURN)
+    session.inbound.begins(1 if request.selector is None else 2 if len(request.selector) <= LONG else _WHOLE_TURN)
 
 
 def _begin(session: Session, frame: Frame, request: SubscribeRequest) -> None:
@@ -99,7 +99,7 @@ def _attach_to_one(session: Session, frame: Frame, request: SubscribeRequest) ->
     """As nearly all are."""
     sub = _part(session, frame, request, request.slots[0], request.room)
     if request.rate > 0:
-        Tempo(request.rate, session.outbox, session.edge.clock.monotonic()).join(sub)
+        Tempo(request.rate, session.outbound, session.edge.clock.monotonic()).join(sub)
     _fronted(request, sub)
     session.add_subscription(request.key, sub)
     if request.ready is None:
@@ -107,14 +107,14 @@ def _attach_to_one(session: Session, frame: Frame, request: SubscribeRequest) ->
     else:
         seq = session.answers.ask([] if frame.receipt is None else [frame.receipt], request.ready)
     command = _command(session, request, sub, sub.consumer, seq, request.messages, request.nbytes, request.room)
-    session.intake.batch.append(command)
+    session.inbound.batch.append(command)
     session.tell(NoticeKind.CONSUMER_CREATED, sub)
 
 
 def _attach_parts(session: Session, frame: Frame, request: SubscribeRequest) -> None:
     """One in each slot of a split or composite destination, or of a wildcard that has to have all its parts at once."""
     if request.costly:
-        session.intake.breathe()
+        session.inbound.breathe()
     places = [(each, slot) for each in (request, *request.more) for slot in each.slots]
     parts = len(places)
     room, messages, nbytes = share(request.room, parts), share(request.messages, parts), share(request.nbytes, parts)
@@ -124,19 +124,19 @@ def _attach_parts(session: Session, frame: Frame, request: SubscribeRequest) -> 
     elif request.ack is AckMode.CLIENT or request.messages <= SMALL_WINDOW:
         # Its client may wait for a whole window before it acknowledges, and all of it may lie in one part.
         messages = request.messages
-    fan, order = SplitSubscription(), order_for(session, request.ack, request.messages, messages * parts)
+    split, order = SplitSubscription(), order_for(session, request.ack, request.messages, messages * parts)
     seqs = session.answers.ask_parts(None if frame.receipt is None else [frame.receipt], parts)
-    pace = Tempo(request.rate, order or session.outbox, session.edge.clock.monotonic()) if request.rate > 0 else None
+    pace = Tempo(request.rate, order or session.outbound, session.edge.clock.monotonic()) if request.rate > 0 else None
     for (each, slot), seq in zip(places, seqs, strict=True):
         sub = _part(session, frame, each, slot, room)
-        fan.join(sub)
+        split.join(sub)
         if order is not None:
             sub.counted(order, False)
         if pace is not None:
             pace.join(sub)
         _fronted(request, sub)
         session.add_subscription(request.key, sub)
-        session.intake.batch.append(_command(session, each, sub, sub.consumer, seq, messages, nbytes, room))
+        session.inbound.batch.append(_command(session, each, sub, sub.consumer, seq, messages, nbytes, room))
     session.tell(NoticeKind.CONSUMER_CREATED, sub)
 
 
@@ -160,7 +160,7 @@ def _attach_to_queues(session: Session, frame: Frame, request: SubscribeRequest)
     session.add_subscription(request.key, sub)
     seq = session.answers.ask_one(frame.receipt)
     nbytes = share(request.nbytes, BUSY_PARTS)
-    session.intake.batch.append(_command(session, request, sub, sub.consumer, seq, request.messages, nbytes, room))
+    session.inbound.batch.append(_command(session, request, sub, sub.consumer, seq, request.messages, nbytes, room))
     session.edge.queue_wildcards.add(QueueWildcard(session, request.key, request.pattern, sub))
     session.tell(NoticeKind.CONSUMER_CREATED, sub)
 
@@ -173,15 +173,15 @@ def _attach_everywhere(session: Session, frame: Frame, request: SubscribeRequest
     sub = _part(session, frame, request, STANDING, room, first + STANDING)
     if (order := order_for(session, request.ack, request.messages, request.messages * SLOTS)) is not None:
         sub.counted(order, False)
-    fan = session.edge.wildcards[block(first)] = WildcardSubscription(sub, first)
+    split = session.edge.wildcards[block(first)] = WildcardSubscription(sub, first)
     if request.rate > 0:
         Tempo(request.rate, sub.sink, session.edge.clock.monotonic()).join(sub)
     _fronted(request, sub)
     session.add_subscription(request.key, sub)
     seq = asked_everywhere(session, frame.receipt)
     nbytes = share(request.nbytes, SLOTS)
-    command = _command(session, request, sub, fan.first, seq, request.messages, nbytes, room)
-    session.intake.batch.append(SubscribeAll(command))
+    command = _command(session, request, sub, split.first, seq, request.messages, nbytes, room)
+    session.inbound.batch.append(SubscribeAll(command))
     session.tell(NoticeKind.CONSUMER_CREATED, sub)
 
 
@@ -190,7 +190,7 @@ def asked_everywhere(session: Session, receipt: bytes | None) -> int:
     others send would stand behind 200 of them."""
     if session.edge.port.shares_wildcards:
         return session.answers.ask_one(receipt)
-    return session.answers.ask([] if receipt is None else [receipt], session.intake.rest())
+    return session.answers.ask([] if receipt is None else [receipt], session.inbound.rest())
 
 
 def _part(

@@ -84,23 +84,23 @@ def _unsubscribe(session: Session, frame: Frame, queue: str | None, address: str
         authorising.deleting(session, address, queue)
     if key is not None:
         sub = session.subscriptions[key]
-        if isinstance(sub.fan, WildcardSubscription):
-            first = sub.fan.first
+        if isinstance(sub.split, WildcardSubscription):
+            first = sub.split.first
             session.remove_subscription(key, sub)
             seq = asked_everywhere(session, frame.receipt if queue is None else None)
-            session.intake.batch.append(UnsubscribeAll(session.id, seq, first, address))
+            session.inbound.batch.append(UnsubscribeAll(session.id, seq, first, address))
             if queue is None:
                 return
             key = None
     if key is not None:
         parts = session.remove_subscription(key, sub)
-        session.outbox.consumed(parts)
+        session.outbound.consumed(parts)
         ends = [(part.slot, part.consumer) for part in parts]
     else:
         wildcard = session.entrance.dialect.is_wildcard(address)
         ends = [(slot, 0) for slot in (EVERYWHERE if wildcard else session.edge.routes.slots(address))]
     if len(ends) == SLOTS:
-        session.intake.breathe()
+        session.inbound.breathe()
     receipts = None if frame.receipt is None else [frame.receipt]
     seqs = (
         session.answers.ask_parts(receipts, len(ends))
@@ -108,7 +108,7 @@ def _unsubscribe(session: Session, frame: Frame, queue: str | None, address: str
         else _deleting(session, queue, address, receipts, len(ends))
     )
     for (slot, consumer), seq in zip(ends, seqs, strict=True):
-        session.intake.batch.append(Unsubscribe(slot, session.id, seq, consumer, address, queue))
+        session.inbound.batch.append(Unsubscribe(slot, session.id, seq, consumer, address, queue))
 
 
 def _by_destination(session: Session, destination: str) -> tuple[str, SlotSubscription | None]:
@@ -131,7 +131,7 @@ def _deleting(session: Session, queue: str, address: str, receipts: list[bytes] 
             session.done(released)
         else:
             session.refused(released, answer.code, answer.detail)
-        session.outbox.flush()  # nobody else does, when the answer came from afar
+        session.outbound.flush()  # nobody else does, when the answer came from afar
 
     def release() -> None:
         session.deleted(seqs)

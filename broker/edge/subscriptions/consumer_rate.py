@@ -49,7 +49,7 @@ def _over(sub: SlotSubscription) -> None:
     session = sub.session
     if sub.consumer in session.edge.consumers:
         sub.gives_back_above(0)
-        if session.outbox.writable:
+        if session.outbound.writable:
             sub.give_room()
 
 

@@ -57,7 +57,7 @@ class Order:
 
     def __init__(self, session: Subscriber, limit: int, cumulative: bool) -> None:
         self._session = session
-        self._sink: DeliverySink = session.outbox
+        self._sink: DeliverySink = session.outbound
         self._cumulative = cumulative
         self._shown: deque[tuple[SlotSubscription, Sequence[int]]] = deque()
         """Only kept when an ACK may cover it."""

@@ -33,13 +33,13 @@ from ..transport.timers import TimerWheel
 
 
 class DeliverySink(Protocol):
-    """Where a subscription's deliveries go: its session's outbox, or its order on the way there."""
+    """Where a subscription's deliveries go: its session's outbound, or its order on the way there."""
 
     def deliver(self, sub: SlotSubscription, effect: Deliver) -> None: ...
 
 
 class WritingHalf(DeliverySink, Protocol):
-    """The outbox of a session."""
+    """The outbound of a session."""
 
     @property
     def writable(self) -> bool: ...
@@ -93,7 +93,7 @@ class Subscriber(Protocol):
     @property
     def entrance(self) -> Entrance: ...
     @property
-    def outbox(self) -> WritingHalf: ...
+    def outbound(self) -> WritingHalf: ...
     @property
     def version(self) -> Version: ...
     @property
@@ -119,10 +119,10 @@ class SlotSubscription:
     """A consumer of one slot.
 
     owed    bytes delivered whose room has not been granted back yet.
-    fan     the other parts of the same subscription; None: there are none.
+    split     the other parts of the same subscription; None: there are none.
     order   what keeps count over all parts; None: each part can be looked at alone (see split_subscription.py).
     model   what it asked its slot for; None: nobody will ask another slot for the same.
-    sink    who takes what is delivered: the session's outbox, or `order`.
+    sink    who takes what is delivered: the session's outbound, or `order`.
     operation   what its user must be allowed to do at the address (config.permissions).
     queues  that it may be attached to, as permissions name them (authorising.attached)."""
 
@@ -140,7 +140,6 @@ class SlotSubscription:
         "address",
         "consumer",
         "destination",
-        "fan",
         "handle",
         "id",
         "model",
@@ -153,6 +152,7 @@ class SlotSubscription:
         "session",
         "sink",
         "slot",
+        "split",
     )  # fmt: skip
 
     def __init__(
@@ -171,8 +171,8 @@ class SlotSubscription:
         queues: tuple[str | None, ...],
     ) -> None:
         self.session = session
-        self.sink: DeliverySink = session.outbox
-        self.fan: SubscriptionParts | None = None
+        self.sink: DeliverySink = session.outbound
+        self.split: SubscriptionParts | None = None
         self.order: PartsOrder | None = None
         self.model: Subscribe | None = None
         self.consumer = consumer
@@ -225,23 +225,23 @@ class SlotSubscription:
     @property
     def spread(self) -> bool:
         """Is it a part of one that has a part in every slot."""
-        return self.fan is not None and len(self.fan.parts) == SLOTS and not self.fan.whole
+        return self.split is not None and len(self.split.parts) == SLOTS and not self.split.whole
 
     @property
     def wide(self) -> bool:
         """Is it a part of one that is in all slots as one (wildcard_subscription.py)."""
-        return self.fan is not None and self.fan.whole
+        return self.split is not None and self.split.whole
 
-    def join(self, fan: SubscriptionParts) -> None:
+    def join(self, split: SubscriptionParts) -> None:
         """It is one of these parts."""
-        self.fan = fan
+        self.split = split
 
     @property
     def window(self) -> int:
         """Messages that it and its other parts may have unacknowledged together, as far as they said."""
         if self.ack is AckMode.AUTO:
             return 0
-        parts = [self] if self.fan is None else self.fan.parts
+        parts = [self] if self.split is None else self.split.parts
         return sum([part.model.credit_messages for part in parts if part.model is not None])
 
     def asks(self, model: Subscribe) -> None:
@@ -250,11 +250,11 @@ class SlotSubscription:
 
     def leave_others(self) -> None:
         """It is nobody's part any more: they know their parts, and there shall be no rings of objects."""
-        self.fan = None
+        self.split = None
 
     def over(self, sink: DeliverySink) -> None:
         """Its session has ended."""
-        self.fan = self.order = None
+        self.split = self.order = None
         self.sink = sink
 
     def goes_through(self, sink: DeliverySink) -> None:
@@ -335,15 +335,15 @@ class SlotSubscription:
 
     def lacking(self, slots: Sequence[int]) -> Sequence[int]:
         """Those of these slots in which the subscription has no part for this address."""
-        if self.wide or (self.fan is None and list(slots) == [self.slot]):
+        if self.wide or (self.split is None and list(slots) == [self.slot]):
             return ()
-        parts = [self] if self.fan is None else self.fan.parts
+        parts = [self] if self.split is None else self.split.parts
         there = {part.slot for part in parts if part.address == self.address}
         return [slot for slot in slots if slot not in there]
 
     def addresses(self) -> Iterable[SlotSubscription]:
         """A part for each address of a composite destination."""
-        return (self,) if self.fan is None else {part.address: part for part in self.fan.parts}.values()
+        return (self,) if self.split is None else {part.address: part for part in self.split.parts}.values()
 
     def owe(self, effect: Deliver) -> bool:
         """Books a delivery; True when it is time to grant the room back."""

@@ -57,7 +57,7 @@ Waiting = FairPlaces[asyncio.Task[None]]
 """Places on one port, by address."""
 
 
-class Arrivals:
+class Handshakes:
     """All of an edge that are under way."""
 
     def __init__(
@@ -188,7 +188,7 @@ class AcceptLoop:
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
-        arrivals: Arrivals,
+        handshakes: Handshakes,
         steps: HandshakeSteps,
         make: Callable[[], StreamChannel],
     ) -> None:
@@ -196,7 +196,7 @@ class AcceptLoop:
         self._places: Waiting = FairPlaces(MAX_ARRIVALS)
         self._loop = loop
         self._sock = sock
-        self._arrivals = arrivals
+        self._handshakes = handshakes
         self._steps = steps
         self._make = make
         self._retry: asyncio.TimerHandle | None = None
@@ -220,7 +220,7 @@ class AcceptLoop:
                 self._retry = self._loop.call_later(RETRY_S, self._loop.add_reader, self._sock, self._accept)
                 return
             sock.setblocking(False)
-            self._arrivals.begin(sock, self._make(), self._steps, self._places)
+            self._handshakes.begin(sock, self._make(), self._steps, self._places)
 
 
 def _ip(peer: str) -> str:

@@ -135,8 +135,8 @@ class Browser:
         (self._unasked if self._selective() else self.feed).extend([run for run in runs if run.ids])
 
     def _selective(self) -> bool:
-        wish = self.consumer.wish
-        return wish is not None and wish[0] is not None
+        filter = self.consumer.filter
+        return filter is not None and filter[0] is not None
 
     def step(self, turn: Turn, most: int) -> int:
         """Asks, delivers what there is room for, and tells when that was all. Ends when it has cost about `most`
@@ -170,8 +170,8 @@ class Browser:
 
     def _ask(self, run: Run) -> int:
         """The selector of the first messages of a run: those it wants are to be shown. Returns nanoseconds, about."""
-        wish = self.consumer.wish
-        selector = None if wish is None else wish[0]
+        filter = self.consumer.filter
+        selector = None if filter is None else filter[0]
         assert selector is not None, "without a selector everything is shown"
         count = len(run.ids)
         if count > _ASKED:

@@ -44,14 +44,34 @@ class Consumer:
     bodies   … and messages whose large bodies are on their way, by id: settled one by one. None: they are in `flight`.
     sized    has a window of bytes, so sizes must be given back.
     haunted  its ledger may hold ghosts (unloaded.py): messages that were not in the queue when it attached again.
-    wish     the only messages it may get: (selector, session whose own ones it may not); None: all.
+    filter   the only messages it may get: (selector, session whose own ones it may not); None: all.
     no_local   it does not want its own session's messages.
-    bit      what the queue's choice knows the wish by; 0: it has none."""
+    bit      what the queue's choice knows the filter by; 0: it has none."""
 
     __slots__ = (
-        "_held_bytes", "_held_messages", "_removed", "ack", "bit", "bodies", "credit_bytes", "credit_messages",
-        "flight", "haunted", "held", "id", "ledger", "no_local", "overhead", "priority", "queue", "room", "session",
-        "sized", "void", "window_bytes", "wish",
+        "_held_bytes",
+        "_held_messages",
+        "_removed",
+        "ack",
+        "bit",
+        "bodies",
+        "credit_bytes",
+        "credit_messages",
+        "filter",
+        "flight",
+        "haunted",
+        "held",
+        "id",
+        "ledger",
+        "no_local",
+        "overhead",
+        "priority",
+        "queue",
+        "room",
+        "session",
+        "sized",
+        "void",
+        "window_bytes",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe, queue: int) -> None:
@@ -74,20 +94,20 @@ class Consumer:
         self.bodies: Ledger | None = {} if confirms and command.bodies else None
         self.haunted = False
         self._removed = 0
-        self.wish: tuple[Predicate | None, int] | None = None
+        self.filter: tuple[Predicate | None, int] | None = None
         self.bit = 0
         self.no_local = command.no_local and not command.browse
 
-    def wants(self, wish: tuple[Predicate | None, int] | None) -> None:
+    def wants(self, filter: tuple[Predicate | None, int] | None) -> None:
         """What it may get; None: everything."""
-        self.wish = wish
+        self.filter = filter
 
     def browses(self) -> None:
         """It looks on, and holds nothing."""
         self.ledger = None
 
     def asks(self, bit: int) -> None:
-        """Its wish is this one of those that are asked (eligibility.py); 0: it wants all."""
+        """Its filter is this one of those that are asked (eligibility.py); 0: it wants all."""
         self.bit = bit
 
     def move(self, queue: int) -> None:

@@ -5,12 +5,12 @@ and a little longer (a client that reconnects is not worth a second look at ever
 """
 
 # Example. Consumer 7 wants "a = 1", 8 the same, 9 "b = 1" and none of its own session's messages.
-#     bits      7 and 8 share bit 1: a bit is a wish, not a consumer. 9 has bit 2
+#     bits      7 and 8 share bit 1: a bit is a filter, not a consumer. 9 has bit 2
 #     message   a = 1 and b = 1, of 9's session: the index says bits 3; the origin takes bit 2 away: bits 1, for 7 and
 #               8
 #     leave     7 and 8 go: bit 1 is retired. Buckets keep its answers, nobody is asked for it
 #     join      a client with "a = 1" comes back: bit 1 again, and nothing that waits has to be looked at anew
-#     9th       when a ninth wish retires the eldest of them loses its bit, all buckets forget it, equal ones become one
+#     9th       when a ninth filter retires the eldest of them loses its bit, all buckets forget it, equal ones are one
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .selector_index import SelectorIndex
 _RETIRED = 8
 """Selectors nobody has any more, whose answers are kept."""
 
-Wish = tuple[Predicate | None, int]
+ConsumerFilter = tuple[Predicate | None, int]
 """What a consumer may get: selector, and the session whose own messages it does not want (0: it wants all)."""
 
 
@@ -96,8 +96,8 @@ class Eligibility:
         self.groups: Groups | None = None
         self.paused = False
         self.hungry = False
-        self._bits: dict[Wish, int] = {}
-        self._retired: OrderedDict[Wish, None] = OrderedDict()
+        self._bits: dict[ConsumerFilter, int] = {}
+        self._retired: OrderedDict[ConsumerFilter, None] = OrderedDict()
         self._audiences: dict[tuple[int, int], Audience] = {}
         self._origins: dict[int, list[Span]] = {}
         """Session → its own messages, where a consumer of it does not want them."""
@@ -163,19 +163,19 @@ class Eligibility:
 
     def join(self, queue: Selected, consumer: Consumer) -> None:
         """A consumer has come (it is in queue.consumers already)."""
-        wish = consumer.wish
-        if wish is not None:
-            known = wish in self._bits
+        filter = consumer.filter
+        if filter is not None:
+            known = filter in self._bits
             if not known:
-                # The lowest bit that is free: as many bits as wishes, or the ints of the buckets would grow with every
+                # The lowest bit that is free: as many bits as filters, or the ints of the buckets would grow with every
                 # client that comes.
-                self._bits[wish] = bit = ~self._used & (self._used + 1)
+                self._bits[filter] = bit = ~self._used & (self._used + 1)
                 self._used |= bit
-            consumer.asks(self._bits[wish])
-            # A wish that is in use already changes nothing: another consumer of it finds the answers there.
-            if not known or wish in self._retired:
-                self._retired.pop(wish, None)
-                self._ask(wish)
+            consumer.asks(self._bits[filter])
+            # A filter that is in use already changes nothing: another consumer of it finds the answers there.
+            if not known or filter in self._retired:
+                self._retired.pop(filter, None)
+                self._ask(filter)
         settings = queue.settings
         if settings.exclusive:
             # By priority, the first of them; whoever has it keeps it, or messages of one order would be with two at a
@@ -188,13 +188,13 @@ class Eligibility:
 
     def leave(self, queue: Selected, consumer: Consumer) -> None:
         """A consumer has ended (it is in queue.consumers no more)."""
-        wish = consumer.wish
-        if wish is not None and not any(other.wish == wish for other in queue.consumers):
+        filter = consumer.filter
+        if filter is not None and not any(other.filter == filter for other in queue.consumers):
             # Not forgotten yet. The answers stay true: selectors are asked of headers, which do not change.
-            self._retired[wish] = None
-            self._ask_no_more(wish)
-            if not any(other.wish is not None and other.wish[1] == wish[1] for other in queue.consumers):
-                self._origins.pop(wish[1], None)
+            self._retired[filter] = None
+            self._ask_no_more(filter)
+            if not any(other.filter is not None and other.filter[1] == filter[1] for other in queue.consumers):
+                self._origins.pop(filter[1], None)
             while len(self._retired) > _RETIRED:
                 oldest, _ = self._retired.popitem(last=False)
                 self._forget_bit(self._bits.pop(oldest))
@@ -246,10 +246,10 @@ class Eligibility:
         self._audiences.clear()
         self.known = self._selectors.asked | self._always
 
-    def _ask(self, wish: Wish) -> None:
+    def _ask(self, filter: ConsumerFilter) -> None:
         """A consumer has it now."""
-        predicate, session = wish
-        bit = self._bits[wish]
+        predicate, session = filter
+        bit = self._bits[filter]
         if predicate is not None:
             self._selectors.add(bit, predicate)
         else:
@@ -257,10 +257,10 @@ class Eligibility:
         if session:
             self._strangers[session] = self._strangers.get(session, 0) | bit
 
-    def _ask_no_more(self, wish: Wish) -> None:
+    def _ask_no_more(self, filter: ConsumerFilter) -> None:
         """Nobody has it any more."""
-        predicate, session = wish
-        bit = self._bits[wish]
+        predicate, session = filter
+        bit = self._bits[filter]
         if predicate is not None:
             self._selectors.remove(bit, predicate)
         else:
@@ -393,4 +393,4 @@ class Eligibility:
             return (
                 False  # in buckets, or still to be looked at: a group that was not must not be dealt out like the rest
             )
-        return not (self.groups and len(self.groups)) and all(consumer.wish is None for consumer in queue.consumers)
+        return not (self.groups and len(self.groups)) and all(consumer.filter is None for consumer in queue.consumers)

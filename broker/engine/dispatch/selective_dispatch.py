@@ -151,7 +151,7 @@ class _Wanting:
         self._bits = 0
         for bit in {consumer.bit for consumer in consumers}:
             self._bits |= bit
-        # Someone without a wish may have everything that is nobody else's.
+        # Someone without a filter may have everything that is nobody else's.
         self._greedy = any(not consumer.bit for consumer in consumers)
 
     def wants(self, bucket: MatchBucket) -> bool:

@@ -18,7 +18,7 @@ from broker.selector import WORDS, compile
 
 from ..consumers.browser import Numbered
 from ..consumers.consumer import Consumer
-from ..consumers.eligibility import Wish
+from ..consumers.eligibility import ConsumerFilter
 from ..messages.unloaded import Stub
 from .queue import Queue
 
@@ -45,7 +45,7 @@ def check(command: Subscribe, xpath: bool, turn: Turn) -> None:
         raise RefusedError(Code.BAD_SELECTOR, NO_XPATH)
 
 
-def wish_of(command: Subscribe, queue: Queue) -> Wish | None:
+def wish_of(command: Subscribe, queue: Queue) -> ConsumerFilter | None:
     """What its consumer may get of the queue; a subscription's own queue takes nothing else in the first place."""
     # Its queue lets nothing else in (Queue.filter): asked at the door, not once more at the consumer.
     if queue.tied or (queue.subscription and command.durable):
@@ -88,7 +88,7 @@ def join(queue: Queue, consumer: Consumer) -> None:
     """A consumer has come to the queue; call it when it is in queue.consumers."""
     if queue.choice is not None:
         queue.choice.join(queue, consumer)
-    elif consumer.wish is not None or queue.settings.exclusive:
+    elif consumer.filter is not None or queue.settings.exclusive:
         queue.choose()
 
 

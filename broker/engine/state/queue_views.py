@@ -113,7 +113,7 @@ def queue_detail(slot: Slot, queue: Queue) -> Row:
 def consumer_row(slot: Slot, consumer: Consumer) -> Row:
     """One consumer. window: messages it may still be given; null: without a bound."""
     queue = slot.queues.get(consumer.queue)
-    selector = consumer.wish[0] if consumer.wish is not None else None
+    selector = consumer.filter[0] if consumer.filter is not None else None
     credit = consumer.credit_messages
     return {
         "consumer": consumer.id,

@@ -95,7 +95,7 @@ def _of_consumers(queue: Queue) -> list[str]:
             told.append(f"Together they hold {total} messages unacknowledged: ACK them, or disconnect who does not.")
         return told
     able = [consumer for consumer in looked if consumer.ready()]
-    if able and all(consumer.wish is not None for consumer in able) and waiting(queue):
+    if able and all(consumer.filter is not None for consumer in able) and waiting(queue):
         told.append(
             f"The {len(able)} consumers that could take something have selectors (or want none of their own messages), "
             "and nothing that was looked at matches: add a consumer without a selector, or change theirs."

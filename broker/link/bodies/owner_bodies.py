@@ -87,11 +87,11 @@ class BodyUpload:
 class Sought:
     """A BodyReader of what is looked for first."""
 
-    __slots__ = ("_closed", "_lost", "_reader", "_wish")
+    __slots__ = ("_asked", "_closed", "_lost", "_reader")
 
     def __init__(self) -> None:
         self._reader: BodyReader | None = None
-        self._wish: tuple[int, Callable[[bytes | None, str], None]] | None = None
+        self._asked: tuple[int, Callable[[bytes | None, str], None]] | None = None
         self._lost = self._closed = False
 
     def found(self, reader: BodyReader | None) -> None:
@@ -100,9 +100,9 @@ class Sought:
                 reader.close()
             return
         self._reader, self._lost = reader, reader is None
-        wish, self._wish = self._wish, None
-        if wish is not None:
-            self.read(*wish)
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            self.read(*asked)
 
     def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None:
         if self._reader is not None:
@@ -110,11 +110,11 @@ class Sought:
         elif self._lost:
             done(None, Away(NOT_HELD))
         else:
-            self._wish = (n, done)
+            self._asked = (n, done)
 
     def close(self) -> None:
         self._closed = True
-        self._wish = None
+        self._asked = None
         if self._reader is not None:
             self._reader.close()
 

@@ -1,7 +1,7 @@
 """A turn of one message, at once: where nothing waits there is nothing to gather, and no other turn to be fair to.
 
 The steps are those of every turn (the same engine, the same dispatch, the same effects); left out is what a turn does
-for what waits or is to be written: gates, the journal, its commit. Where the message turns out to leave any of that to
+for what waits or is to be written: gate, the journal, its commit. Where the message turns out to leave any of that to
 do, the shard ends the turn as it ends all others.
 
 Rule: whether a command can be served so is decided before anything has happened. Must not know what a message means.
@@ -57,14 +57,14 @@ class TurnTaker(Protocol):
 class LoneTurns:
     """busy   one is under way."""
 
-    __slots__ = ("_alarm", "_blame", "_budget", "_gates", "_shard", "_turns", "busy")
+    __slots__ = ("_alarm", "_blame", "_budget", "_gate", "_shard", "_turns", "busy")
 
     def __init__(
-        self, shard: TurnTaker, turns: StepKindStats, gates: ReleaseGate, alarm: SlotAlarm, blame: Blame, budget: Budget
+        self, shard: TurnTaker, turns: StepKindStats, gate: ReleaseGate, alarm: SlotAlarm, blame: Blame, budget: Budget
     ) -> None:
         self._shard = shard
         self._turns = turns
-        self._gates = gates
+        self._gate = gate
         self._alarm = alarm
         self._blame = blame
         self._budget = budget
@@ -84,7 +84,7 @@ class LoneTurns:
         if began > turns.mark.due:
             turns.mark.look(began)
         self.busy = True
-        gates, turn = self._gates, shard.begin_turn()
+        gate, turn = self._gate, shard.begin_turn()
         # In one method with what each turn does around its work: as two, a message would pay for the step between them.
         try:
             try:
@@ -96,8 +96,8 @@ class LoneTurns:
             # Something of it waits for this turn's commit.
             held = bool(pending) and pending[-1].number == turn.number
             if not held:
-                gates.flush(engine, turn)
-            if held or gates.unfinished or turn.appends or turn.moves or turn.fetches or turn.notices or turn.decisions:
+                gate.flush(engine, turn)
+            if held or gate.unfinished or turn.appends or turn.moves or turn.fetches or turn.notices or turn.decisions:
                 shard.end_turn(turn, {engine: None})
             elif shard.listener is not None:
                 if turn.effects:
@@ -116,15 +116,15 @@ class LoneTurns:
 
     def release(self, committed: int) -> None:
         """That commit is on the disk, and nothing else waits: tells what has waited for it."""
-        shard, gates, turns = self._shard, self._gates, self._turns
+        shard, gate, turns = self._shard, self._gate, self._turns
         began = turns.now()
         self.busy = True
         try:
             turn, touched = shard.begin_turn(), Touched()
-            gates.release(committed, turn, touched)
+            gate.release(committed, turn, touched)
             for engine in touched:
-                gates.flush(engine, turn)
-            if gates.unfinished or turn.appends or turn.moves or turn.fetches or turn.notices or turn.decisions:
+                gate.flush(engine, turn)
+            if gate.unfinished or turn.appends or turn.moves or turn.fetches or turn.notices or turn.decisions:
                 shard.end_turn(turn, touched)
             elif shard.listener is not None:
                 if turn.effects:

@@ -135,13 +135,13 @@ class Shard:
         self._scheduled = self._in_turn = False
         self._alone = replicas is None
         durable = replicas or Alone()
-        self._gates = ReleaseGate(durable)
-        self.flush = self._gates.flush
+        self._gate = ReleaseGate(durable)
+        self.flush = self._gate.flush
         self._commits = GroupCommit(settings, journal, durable, self.stats, commit_io, prepare_io, later, self)
         self.others: Callable[[int], Keeper | None] = lambda slot: None
         self.crossing: Crossing | None = None
         self._idle: Callable[[], None] | None = None
-        self._lone = LoneTurns(self, self._turns, self._gates, self._alarm, self.blame, self._budget)
+        self._lone = LoneTurns(self, self._turns, self._gate, self._alarm, self.blame, self._budget)
         self.at_once = self._lone.carry_out
         most = settings.engine.queue_memory_bytes
         self.full_makers = FullMakers(self._budget, clock.monotonic, later)
@@ -249,7 +249,7 @@ class Shard:
             self.journal.forget_blob(blob)
         self.wildcards.drop(slot)
         self._budget.forget_slot(slot)
-        self._gates.drop(slot, engine)
+        self._gate.drop(slot, engine)
         self._standing.pop(slot, None)
         self.wake()  # what waited may have been of this slot: who rests is to be told that there is room
         return engine
@@ -257,7 +257,7 @@ class Shard:
     def pause(self, slot: int) -> None:
         """Hands out nothing more of the slot (it is being handed over)."""
         self._standing.pop(slot, None)
-        self._gates.pause(slot)
+        self._gate.pause(slot)
 
     def unpause(self, slot: int) -> None:
         """It goes on when those have attached whose word is here: a turn begins some consumers (WORK), and what the
@@ -277,7 +277,7 @@ class Shard:
         del self._standing[slot]
         if not self._standing:
             self._attaching = None, set()
-        self._gates.unpause(slot)  # the flush of this turn is what is wanted
+        self._gate.unpause(slot)  # the flush of this turn is what is wanted
 
     def in_turn(self, slot: int, step: Step) -> None:
         """Has a turn run soon in which `step(engine, turn)` acts on the slot, if it is still led here. What it returns
@@ -299,13 +299,13 @@ class Shard:
         """Calls back in a turn when everything appended so far of this slot counts: here, and on all in-sync followers.
         Never, if the slot is dropped before."""
         # The open commit has everything appended so far.
-        self._gates.watch(slot, self._commits.open, callback)
+        self._gate.watch(slot, self._commits.open, callback)
         self._commits.want()
         self.wake()
 
     def on_progress(self) -> None:
         """Followers have more of it, or let us dispatch again."""
-        if self._gates.shut:
+        if self._gate.shut:
             self.wake()
         self._commits.check_pressure()
 
@@ -352,7 +352,7 @@ class Shard:
 
     def begin_turn(self) -> Turn:
         now, steady = self._wall_ms(), self._steady
-        return Turn(now, self._commits.open, self._gates.may, 0 if steady is None else steady.ahead, WORK)
+        return Turn(now, self._commits.open, self._gate.may, 0 if steady is None else steady.ahead, WORK)
 
     def _run_turn(self) -> None:
         self._scheduled = False
@@ -371,12 +371,12 @@ class Shard:
             # (tests/unit/app/test_calls.py).
             if (under_way := self._large) is None:
                 now, steady = self._wall_ms(), self._steady  # begin_turn(), in line
-                turn = Turn(now, self._commits.open, self._gates.may, 0 if steady is None else steady.ahead, WORK)
+                turn = Turn(now, self._commits.open, self._gate.may, 0 if steady is None else steady.ahead, WORK)
                 touched: Touched = {}
                 blobs: list[Blob] = []
                 # First what is due since earlier turns, then what is new: receipts are not delayed by what came later.
-                if self._gates.busy:
-                    self._gates.release(self._commits.done, turn, touched)
+                if self._gate.busy:
+                    self._gate.release(self._commits.done, turn, touched)
                 if self.reads.waiting:
                     self.reads.hand_in(turn, touched)
                 if self._steps.asked and (work := self._steps.go_on(self.engines, turn, touched)) is not None:
@@ -449,7 +449,7 @@ class Shard:
 
     def end_turn(self, turn: Turn, touched: Touched) -> None:
         """Dispatch, journal, commit, tell: in this order."""
-        flush, now = self._gates.flush, self._turns.now
+        flush, now = self._gate.flush, self._turns.now
         before = now()
         for engine in touched:
             flush(engine, turn)
@@ -465,9 +465,9 @@ class Shard:
         held = False
         for engine in touched:
             if engine.pending:
-                held = self._gates.await_commit(touched, turn.number)
+                held = self._gate.await_commit(touched, turn.number)
                 break
-        if self._gates.unfinished:
+        if self._gate.unfinished:
             self.wake()
         due = held or turn.appends or self._commits.wanted or self._idle is not None or any(self.journal.unfinished)
         # Sealed before anything is told, though not waited for: effects that need it are with the engines.
@@ -492,7 +492,7 @@ class Shard:
     def _rest(self) -> None:
         """Nothing is under way to the disk."""
         more = self._inbox.new or self._deferred.waiting or self.reads.waiting or self._steps.asked
-        if self._idle is not None and not (more or self._gates.unfinished):
+        if self._idle is not None and not (more or self._gate.unfinished):
             idle, self._idle = self._idle, None
             self._schedule(idle)
 

@@ -199,10 +199,10 @@ def test_the_clock_stands_still_while_it_is_us_who_do_not_read() -> None:
     house = House({"connection_ttl_ms": 1000})
     session, socket = house.session()
     house.time.run(0.9)
-    session.intake.pause_reading("test")
+    session.inbound.pause_reading("test")
     house.time.run(30)
     assert socket.closed is None
-    session.intake.resume_reading("test")
+    session.inbound.resume_reading("test")
     house.time.run(0.99)
     assert socket.closed is None
     house.time.run(0.3)
@@ -294,7 +294,7 @@ def test_messages_get_ids_of_their_own() -> None:
         session, "SEND\ndestination:/queue/a\nreceipt:1\n\ny|SEND\ndestination:/queue/a\ncontent-length:1\nfoo:2\n\nx|"
     )
     send(session, "SEND\ndestination:/queue/a\ncontent-length:2000\n\n" + "x" * 1000)
-    large = session.intake.large
+    large = session.inbound.large
     found = [message for publish in house.sent() for message in messages(publish)]
     assert len(found) == 7
     ids = [int(id) for message in [*found, large.head.lines] for id in NUMBER.findall(message)]  # type: ignore[union-attr]
@@ -402,7 +402,7 @@ def test_large_bodies_begin_where_the_acceptor_says() -> None:
     for name, large in (("a", False), ("b", True)):
         session, _ = house.session(name)
         send(session, "SEND\ndestination:/queue/a\ncontent-length:2000\n\n" + "x" * 2000)
-        assert (session.intake.large is not None) is large
+        assert (session.inbound.large is not None) is large
 
 
 # Heart-beats
@@ -418,8 +418,8 @@ def test_a_beat_leaves_at_half_of_the_interval_and_never_later_than_three_quarte
     for step in range(2000):
         house.time.run(0.01)
         if 0 < step % 400 < 200 and step % 37 == 0:
-            session.outbox.write(b"MESSAGE\n\n\0")
-            session.outbox.flush()
+            session.outbound.write(b"MESSAGE\n\n\0")
+            session.outbound.flush()
         if socket.take():
             left.append(house.time.now - start)
     gaps = [after - before for before, after in pairwise(left)]

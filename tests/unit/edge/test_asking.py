@@ -14,7 +14,7 @@ NO = RefusedError(Code.CLIENT_ID_IN_USE, "another has it")
 class Asker:
     def __init__(self) -> None:
         self.closed = False
-        self.intake = self
+        self.inbound = self
         self.heard: list[object] = []
 
     def park(self) -> None:

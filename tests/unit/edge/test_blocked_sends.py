@@ -54,7 +54,7 @@ def frame(body: bytes = b"x", address: str = "a.b", receipt: str = "") -> bytes:
 
 
 def holds(session: Session) -> set[str]:
-    return session.intake._holds or set()
+    return session.inbound._holds or set()
 
 
 async def test_what_waits_leaves_in_order_and_frees_its_memory() -> None:
@@ -91,9 +91,9 @@ async def test_above_the_bound_a_producer_is_not_read_until_half_of_it_has_left(
     assert holds(bench.session_) == set()
     bench.send(b"x" * 700)
     assert holds(bench.session_) == {"blocked"}
-    assert not bench.session_.intake.reading
+    assert not bench.session_.inbound.reading
     bench.told(False)
-    assert bench.session_.intake.reading
+    assert bench.session_.inbound.reading
 
 
 async def test_a_session_is_not_read_where_the_owner_has_only_much_to_do_and_nothing_overtakes() -> None:
@@ -103,11 +103,11 @@ async def test_a_session_is_not_read_where_the_owner_has_only_much_to_do_and_not
     bench.told(False)
     bench.consumes()
     bench.told(True, passing=True)
-    assert holds(bench.session_) == {"busy"} and not bench.session_.intake.reading
+    assert holds(bench.session_) == {"busy"} and not bench.session_.inbound.reading
     bench.send(b"x" * 700, b"y" * 700)
     bench.send(b"other", address="c")
     bench.told(False, passing=True)
-    assert bench.session_.intake.reading and not bench.session_.closed
+    assert bench.session_.inbound.reading and not bench.session_.closed
     assert bench.left() == [b"x" * 700, b"y" * 700, b"other"]
 
 

@@ -101,10 +101,10 @@ async def test_nobody_sends_on_while_it_is_not_known_who_he_is(monkeypatch):
     monkeypatch.setattr(wire, "pause_reading", lambda: rests.append(True))
     monkeypatch.setattr(wire, "resume_reading", lambda: rests.append(False))
     session.receive(b"CONNECT\naccept-version:1.2\n\n\0")
-    assert rests == [True] and session.intake.parked
+    assert rests == [True] and session.inbound.parked
     decided.set_result(None)
     await settled()
-    assert rests == [True, False] and not session.intake.parked
+    assert rests == [True, False] and not session.inbound.parked
 
 
 async def test_what_comes_with_a_login_that_is_refused_never_happens(monkeypatch):

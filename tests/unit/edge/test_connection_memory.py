@@ -54,7 +54,7 @@ ABORT = b"ABORT\ntransaction:t\n\n\0"
 
 
 def held(session: Session) -> bool:
-    return connection_memory.HOLD in (session.intake._holds or set())
+    return connection_memory.HOLD in (session.inbound._holds or set())
 
 
 async def test_every_kind_is_counted_until_it_is_gone() -> None:

@@ -14,11 +14,11 @@ from broker.edge.connection_views import PAUSED, VALUES, Clients
 def session(id: int, user: str, peer: str = "h", client_id: str = "", **more: Any) -> Any:
     told: dict[str, Any] = {
         "closed": False, "leaving": False, "connected": True, "failed": [], "subscriptions": {}, "bytes_in": id * 10,
-        "transacted": 0, "blocked": None, "intake": SimpleNamespace(held_by=()), **more,
+        "transacted": 0, "blocked": None, "inbound": SimpleNamespace(held_by=()), **more,
     }  # fmt: skip
     made = SimpleNamespace(
         id=id, principal=user, client_id=client_id, host=SimpleNamespace(name="/"),
-        version=SimpleNamespace(value="1.2"), outbox=SimpleNamespace(nbytes=100 - id),
+        version=SimpleNamespace(value="1.2"), outbound=SimpleNamespace(nbytes=100 - id),
         channel=SimpleNamespace(peer=peer, transport_name="tcp", tls_subject=""),
         watch=SimpleNamespace(told={"gone_after_s": 3}), **told,
     )  # fmt: skip
@@ -96,8 +96,8 @@ def test_one_in_detail(flags, state):
 
 def test_who_cannot_send_on_is_found_with_what_it_waits_for():
     of = clients(
-        session(1, "ada"), session(2, "bob", blocked=full("orders", "mail")), session(3, "eve", intake=paused("rate")),
-        session(4, "joe", blocked=full(nbytes=0), intake=paused("park", "breath")),
+        session(1, "ada"), session(2, "bob", blocked=full("orders", "mail")), session(3, "eve", inbound=paused("rate")),
+        session(4, "joe", blocked=full(nbytes=0), inbound=paused("park", "breath")),
     )  # fmt: skip
     found = answer(of, "connections", blocked=True)
     assert [(row["id"], row["blocked_bytes"], row["blocked_by"]) for row in found["rows"]] == [

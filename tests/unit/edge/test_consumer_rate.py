@@ -49,7 +49,7 @@ class Parts:
         clock = SimpleNamespace(monotonic=lambda: self.now)
         beats = SimpleNamespace(deadline=lambda at, call: self.deadlines.append((at, call)))
         self.edge = SimpleNamespace(clock=clock, beats=beats, consumers={7: self})
-        self.session = SimpleNamespace(edge=self.edge, outbox=SimpleNamespace(writable=True))
+        self.session = SimpleNamespace(edge=self.edge, outbound=SimpleNamespace(writable=True))
         self.consumer = 7
 
     def goes_through(self, sink: Any) -> None:
@@ -102,7 +102,7 @@ def test_room_is_not_given_where_the_client_does_not_read():
     """The session gives it when he does."""
     made, part = tempo()
     made.deliver(part, effect(100))
-    part.session.outbox.writable = False
+    part.session.outbound.writable = False
     part.calls.clear()
     part.deadlines[0][1]()
     assert part.calls == [("above", 0)]

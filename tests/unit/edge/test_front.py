@@ -25,8 +25,8 @@ class Part:
 
 
 def test_what_passes_comes_to_who_follows_behind_all_of_them() -> None:
-    outbox, order, part = Sink(), Sink(), Part()
-    near = Front(outbox)
+    outbound, order, part = Sink(), Sink(), Part()
+    near = Front(outbound)
     far = Front(near)
     far.join(part)  # type: ignore[arg-type]
     assert part.sink is far
@@ -35,4 +35,4 @@ def test_what_passes_comes_to_who_follows_behind_all_of_them() -> None:
     far.follow(order)
     part.sink.deliver(part, effect)
     near.deliver(part, effect)  # type: ignore[arg-type]
-    assert (len(outbox.seen), len(order.seen)) == (1, 2)
+    assert (len(outbound.seen), len(order.seen)) == (1, 2)

@@ -79,7 +79,7 @@ def test_those_who_do_not_speak_tls_are_counted(
             writer.write(hello)
             if not hello:
                 writer.close()
-            await eventually(lambda: listeners._arrivals.failed[Reason.TLS_FAILED])
+            await eventually(lambda: listeners._handshakes.failed[Reason.TLS_FAILED])
             await closed(writer)
             families = {family.name: family.samples for family in listeners.metrics()}
             assert families["stomp_tls_handshakes_failed_total"] == [({"reason": "tls_failed"}, 1.0)]
@@ -101,10 +101,10 @@ def test_handshakes_that_never_end_are_bounded_in_time_and_number(
         settings = serving(pairs["old"], login_timeout_s=0.2)
         async with listening(Edge(), settings) as listeners:
             clients = [await asyncio.open_connection("127.0.0.1", listeners.ports["tls"]) for _ in range(3)]
-            await eventually(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] >= 1)  # at once
-            assert len(listeners._arrivals._under_way) <= 2
-            await eventually(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 3)  # the others in time
-            await eventually(lambda: not listeners._arrivals._under_way)  # counted a moment before its task ends
+            await eventually(lambda: listeners._handshakes.failed[Reason.TLS_FAILED] >= 1)  # at once
+            assert len(listeners._handshakes._under_way) <= 2
+            await eventually(lambda: listeners._handshakes.failed[Reason.TLS_FAILED] == 3)  # the others in time
+            await eventually(lambda: not listeners._handshakes._under_way)  # counted a moment before its task ends
             for _, writer in clients:
                 await closed(writer)
 
@@ -126,14 +126,18 @@ def test_the_silent_give_way_to_who_speaks(
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(9)]
             _, writer = await asyncio.open_connection("localhost", port, ssl=trusting(pairs["old"]))
             session = await edge.sessions.get()
-            await eventually(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 7)
+            await eventually(lambda: listeners._handshakes.failed[Reason.TLS_FAILED] == 7)
             assert await silent[0][0].read() == b"" and "gave way" in caplog.text
             await closed(writer)
             await session.over.wait()
             for _, other in silent:
                 await closed(other)
-            await eventually(lambda: not listeners._arrivals._under_way)
-            assert not listeners._arrivals._from and not listeners._arrivals._fresh and not listeners._arrivals._evicted
+            await eventually(lambda: not listeners._handshakes._under_way)
+            assert (
+                not listeners._handshakes._from
+                and not listeners._handshakes._fresh
+                and not listeners._handshakes._evicted
+            )
 
     run(kind, main())
 
@@ -145,11 +149,11 @@ def test_an_address_has_no_more_under_way_than_it_may_have_open(kind: str, pairs
         edge.open_elsewhere = 2
         async with listening(edge, serving(pairs["old"], login_timeout_s=60, max_connections_per_ip=4)) as listeners:
             clients = [await asyncio.open_connection("127.0.0.1", listeners.ports["tls"]) for _ in range(5)]
-            await eventually(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 3)
-            assert len(listeners._arrivals._under_way) == 2
+            await eventually(lambda: listeners._handshakes.failed[Reason.TLS_FAILED] == 3)
+            assert len(listeners._handshakes._under_way) == 2
             for _, writer in clients:
                 await closed(writer)
-            await eventually(lambda: not listeners._arrivals._under_way)
+            await eventually(lambda: not listeners._handshakes._under_way)
 
     run(kind, main())
 
@@ -159,7 +163,7 @@ def test_closing_ends_handshakes_under_way(kind: str, pairs: dict[str, Pair]) ->
     async def main() -> None:
         async with listening(Edge(), serving(pairs["old"], login_timeout_s=60)) as listeners:
             reader, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["tls"])
-            await eventually(lambda: listeners._arrivals._under_way)
+            await eventually(lambda: listeners._handshakes._under_way)
             await listeners.close()
             with contextlib.suppress(OSError):
                 assert await reader.read() == b""

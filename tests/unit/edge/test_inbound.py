@@ -57,48 +57,48 @@ async def test_frames_behind_one_that_waits_wait_and_come_in_their_order(monkeyp
     bench = Bench()
     session, wire = bench.session()
     seen = watched(monkeypatch, wire)
-    intake: Any = session.intake
-    intake.park()
-    intake.park()
+    inbound: Any = session.inbound
+    inbound.park()
+    inbound.park()
     session.receive(send(b"1"))
     session.receive(send(b"2", b"3"))
-    assert sent(bench) == [] and intake.parked and seen == ["rests"]
-    intake.unpark()
-    assert sent(bench) == [b"1", b"2", b"3"] and not intake.parked and seen == ["rests", "reads"]
+    assert sent(bench) == [] and inbound.parked and seen == ["rests"]
+    inbound.unpark()
+    assert sent(bench) == [b"1", b"2", b"3"] and not inbound.parked and seen == ["rests", "reads"]
 
 
 async def test_one_that_waits_in_the_middle_holds_up_what_is_behind_it_only(monkeypatch):
     bench = Bench()
     session, _ = bench.session()
-    intake: Any = session.intake
+    inbound: Any = session.inbound
     publisher_sends = None
 
     session.receive(send(b"0"))
-    publisher = intake.publisher
+    publisher = inbound.publisher
     publisher_sends = type(publisher).sends
 
     def sends(self: Any, event: Any) -> None:
         publisher_sends(self, event)
         if b"park" in event.records[-1]:
-            intake.park()
+            inbound.park()
 
     monkeypatch.setattr(type(publisher), "sends", sends)
     session.receive(send(b"1") + send(b"park", to=b"/queue/b") + SUBSCRIBE + send(b"2"))
     assert [type(each) for each in bench.port.commands] == [Publish, Publish, Publish]
     assert sent(bench) == [b"0", b"1", b"park"]
-    intake.unpark()
+    inbound.unpark()
     assert [type(each) for each in bench.port.commands] == [Subscribe, Publish]
 
 
 async def test_a_session_that_has_ended_meanwhile_does_nothing_more():
     bench = Bench()
     session, _ = bench.session()
-    intake: Any = session.intake
-    intake.park()
+    inbound: Any = session.inbound
+    inbound.park()
     session.receive(send(b"1"))
     session.abort(Reason.CLIENT_GONE)
     bench.port.commands.clear()
-    intake.unpark()
+    inbound.unpark()
     assert sent(bench) == []
 
 
@@ -125,26 +125,26 @@ async def test_the_socket_reads_again_when_nobody_holds_it(monkeypatch):
     bench = Bench()
     session, wire = bench.session()
     seen = watched(monkeypatch, wire)
-    intake: Any = session.intake
-    intake.pause_reading("owner")
-    intake.pause_reading("body")
-    assert not intake.reading, "its silence is ours"
-    intake.resume_reading("owner")
-    intake.resume_reading("never held")
+    inbound: Any = session.inbound
+    inbound.pause_reading("owner")
+    inbound.pause_reading("body")
+    assert not inbound.reading, "its silence is ours"
+    inbound.resume_reading("owner")
+    inbound.resume_reading("never held")
     assert "reads" not in seen
-    intake.resume_reading("body")
-    intake.resume_reading("body")
-    assert seen.count("reads") == 1 and intake.reading
+    inbound.resume_reading("body")
+    inbound.resume_reading("body")
+    assert seen.count("reads") == 1 and inbound.reading
 
 
 async def test_a_socket_of_a_session_that_has_ended_is_left_alone(monkeypatch):
     bench = Bench()
     session, wire = bench.session()
-    intake: Any = session.intake
-    intake.pause_reading("owner")
+    inbound: Any = session.inbound
+    inbound.pause_reading("owner")
     session.abort(Reason.CLIENT_GONE)
     seen = watched(monkeypatch, wire)
-    intake.resume_reading("owner")
+    inbound.resume_reading("owner")
     assert seen == []
 
 
@@ -163,56 +163,56 @@ async def test_an_owner_that_cannot_keep_up_pauses_who_sends(monkeypatch):
 async def test_frames_that_begin_much_let_others_have_their_turn(monkeypatch):
     bench = Bench()
     session, _ = bench.session()
-    intake: Any = session.intake
+    inbound: Any = session.inbound
     waits: list[Any] = []
     monkeypatch.setattr(type(bench.edge.rounds), "wait", lambda self, it: waits.append(it))
-    intake.begins(BEGUN - 1)
-    assert not intake.parked and waits == []
-    intake.begins(1)
-    assert intake.parked and waits == [intake]
+    inbound.begins(BEGUN - 1)
+    assert not inbound.parked and waits == []
+    inbound.begins(1)
+    assert inbound.parked and waits == [inbound]
     session.receive(send(b"1"))
     assert sent(bench) == []
-    intake.read_portion()
-    assert sent(bench) == [b"1"] and not intake.parked
+    inbound.read_portion()
+    assert sent(bench) == [b"1"] and not inbound.parked
 
 
 async def test_they_begin_less_while_others_send_little(monkeypatch):
     """48 SUBSCRIBEs a turn are up to 5 ms: a message of somebody else waits for four or five of those."""
     bench = Bench()
     session, _ = bench.session()
-    intake: Any = session.intake
+    inbound: Any = session.inbound
     monkeypatch.setattr(type(bench.edge.rounds), "short", True)
-    intake.begins(BEGUN_SHORT - 1)
-    assert not intake.parked
-    intake.begins(1)
-    assert intake.parked
+    inbound.begins(BEGUN_SHORT - 1)
+    assert not inbound.parked
+    inbound.begins(1)
+    assert inbound.parked
 
 
 async def test_what_follows_much_for_owners_waits_for_their_answer(monkeypatch):
     bench = Bench()
     session, _ = bench.session()
-    intake: Any = session.intake
+    inbound: Any = session.inbound
     waits: list[Any] = []
     monkeypatch.setattr(type(bench.edge.rounds), "wait", lambda self, it: waits.append(it))
-    rested = intake.rest()
+    rested = inbound.rest()
     session.receive(send(b"1"))
-    intake.pause_reading("owner")
-    intake.resume_reading("owner")
-    intake.read_portion()
+    inbound.pause_reading("owner")
+    inbound.resume_reading("owner")
+    inbound.read_portion()
     assert waits == [] and sent(bench) == []
     rested()
-    assert waits == [intake]
-    intake.read_portion()
-    assert sent(bench) == [b"1"] and not intake.parked
+    assert waits == [inbound]
+    inbound.read_portion()
+    assert sent(bench) == [b"1"] and not inbound.parked
     rested()
-    assert waits == [intake], "an answer that comes late asks for nothing"
+    assert waits == [inbound], "an answer that comes late asks for nothing"
 
 
 async def test_who_has_hung_up_waits_for_no_answer():
     bench = Bench()
     session, _ = bench.session()
-    intake: Any = session.intake
-    intake.rest()
+    inbound: Any = session.inbound
+    inbound.rest()
     session.receive(send(b"1"))
     session.eof()
     await asyncio.sleep(0.01)
@@ -222,32 +222,32 @@ async def test_who_has_hung_up_waits_for_no_answer():
 async def test_a_turn_that_comes_while_the_owner_has_no_room_is_taken_later(monkeypatch):
     bench = Bench()
     session, _ = bench.session()
-    intake: Any = session.intake
+    inbound: Any = session.inbound
     waits: list[Any] = []
     monkeypatch.setattr(type(bench.edge.rounds), "wait", lambda self, it: waits.append(it))
-    intake.breathe()
+    inbound.breathe()
     session.receive(send(b"1"))
-    intake.pause_reading("owner")
-    intake.read_portion()
+    inbound.pause_reading("owner")
+    inbound.read_portion()
     assert sent(bench) == []
     waits.clear()
-    intake.resume_reading("owner")
-    assert waits == [intake]
-    intake.read_portion()
+    inbound.resume_reading("owner")
+    assert waits == [inbound]
+    inbound.read_portion()
     assert sent(bench) == [b"1"]
 
 
 async def test_what_has_only_waited_for_its_turn_counts_when_the_client_is_gone():
     bench = Bench()
     session, _ = bench.session()
-    intake: Any = session.intake
-    intake.breathe()
+    inbound: Any = session.inbound
+    inbound.breathe()
     session.receive(send(b"1"))
-    intake.finish()
+    inbound.finish()
     assert sent(bench) == [b"1"]
-    intake.park()
+    inbound.park()
     session.receive(send(b"2"))
-    intake.finish()
+    inbound.finish()
     assert sent(bench) == [], "what waits for something else does not"
 
 
@@ -306,9 +306,9 @@ async def test_what_waits_for_an_answer_waits_no_longer_than_that(monkeypatch):
     monkeypatch.setattr(inbound, "RESTS_S", 0.05)
     bench = Bench()
     session, _ = bench.session()
-    intake: Any = session.intake
-    intake.rest()
+    half: Any = session.inbound
+    half.rest()
     session.receive(send(b"1"))
     assert sent(bench) == []
     await eventually(lambda: sent(bench) == [b"1"])
-    assert not intake.parked and intake._rests is None
+    assert not half.parked and half._rests is None

@@ -182,7 +182,7 @@ def test_only_headers_of_the_balancers_count(kind: str, sources: str, believed: 
             with contextlib.suppress(ConnectionResetError):  # what it said was not read
                 assert await reader.read(5) == (b"hello" if believed else b"")
             assert len(edge.opened) == believed
-            assert listeners._arrivals.failed[Reason.PROXY_FAILED] == (not believed)
+            assert listeners._handshakes.failed[Reason.PROXY_FAILED] == (not believed)
             await closed(writer)
 
     run(kind, main())
@@ -229,7 +229,7 @@ def test_who_sends_no_header_is_counted_and_never_becomes_a_connection(kind: str
     async def main() -> None:
         edge = Edge()
         async with listening(edge, behind(handshake_timeout_s=0.2)) as listeners:
-            failed = listeners._arrivals.failed
+            failed = listeners._handshakes.failed
             for said in (b"CONNECT\n\n\0     ", b""):
                 reader, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["lb"])
                 writer.write(said)
@@ -239,7 +239,7 @@ def test_who_sends_no_header_is_counted_and_never_becomes_a_connection(kind: str
             await eventually(lambda: failed[Reason.PROXY_FAILED] == 2)
             _, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["lb"])
             await closed(writer)  # a health check
-            await eventually(lambda: not listeners._arrivals._under_way)
+            await eventually(lambda: not listeners._handshakes._under_way)
             assert failed[Reason.PROXY_FAILED] == 2
             assert edge.opened == []
             families = {metric.name: metric.samples for metric in listeners.metrics()}

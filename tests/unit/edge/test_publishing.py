@@ -73,7 +73,7 @@ async def test_what_wants_no_receipt_does_not_join_what_wants_one(bench):
     """Its answer would wait for what nobody asked about."""
     session, _ = bench.session()
     session.receive(send(b"first", to="/queue/b"))
-    publisher, batch = session.intake.publisher, session.intake.batch
+    publisher, batch = session.inbound.publisher, session.inbound.batch
     for receipts in (["r"], None, None):
         publisher.sends(Sends(Head(b"", {"destination": "/queue/a"}, 0, False), [b"\nx\0"], receipts, 3))
     assert [(len(each.run.records), bool(each.seq)) for each in batch] == [(1, True), (2, False)]
@@ -104,7 +104,7 @@ async def test_texts_and_bytes_with_lines_in_common_are_two_commands(bench, line
     """1.0 clients are told which is which; a record says it, unless it has header lines in common with others."""
     session, _ = bench.session()
     session.receive(send(b"first", to="/queue/b"))
-    publisher, batch = session.intake.publisher, session.intake.batch
+    publisher, batch = session.inbound.publisher, session.inbound.batch
     for flags, record in ((TEXT, b"\ntext\0"), (0, b"content-length:5\n\nbytes\0")):
         head = Head(lines, {"destination": "/queue/a"}, flags, False)
         publisher.sends(Sends(head, [record], None, len(lines) + len(record)))
@@ -278,10 +278,10 @@ async def test_a_client_that_goes_in_the_middle_leaves_no_body(bench):
 
 async def test_what_comes_to_the_disk_after_its_client_has_gone_is_no_message(bench):
     session, _, _ = await begun(bench)
-    large = session.intake.publisher.large
-    session.intake.publisher.large = None
+    large = session.inbound.publisher.large
+    session.inbound.publisher.large = None
     large._finished(Blob(7, 5000), "")
-    assert published(bench) == [] and session.intake.batch == []
+    assert published(bench) == [] and session.inbound.batch == []
 
 
 @pytest.mark.parametrize("persistent", ["true", "false"])
@@ -297,9 +297,9 @@ async def test_a_disk_that_is_behind_pauses_the_socket_and_lets_it_go_on(bench, 
     monkeypatch.setattr(publishing, "PENDING_BODY_BYTES", 2000)
     session, _, writer = await begun(bench)
     holds: list[str] = []
-    monkeypatch.setattr(type(session.intake), "pause_reading", lambda self, why: holds.append("hold"))
-    monkeypatch.setattr(type(session.intake), "resume_reading", lambda self, why: holds.append("release"))
-    large = session.intake.publisher.large
+    monkeypatch.setattr(type(session.inbound), "pause_reading", lambda self, why: holds.append("hold"))
+    monkeypatch.setattr(type(session.inbound), "resume_reading", lambda self, why: holds.append("release"))
+    large = session.inbound.publisher.large
     writer.pending = 2001
     large.data(b"y")
     large.data(b"y")

@@ -376,7 +376,7 @@ async def test_however_often_there_is_room_one_piece_is_made_in_a_turn(
     for id, part in enumerate(parts(bench), 1):
         bench.edge.on_effects([Deliver(part.consumer, Run([id], b"\n", [b"x\0"], 9), 9)])
     ack = wire.take().split(b"\nack:")[1].split(b"\n")[0]
-    order = session.subscriptions["1"].fan.order
+    order = session.subscriptions["1"].split.order
     await turns(lambda: not order.waiting)
     session.receive(b"ACK\nid:" + ack + b"\n\n\0")
     asked: list[object] = []

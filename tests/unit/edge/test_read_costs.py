@@ -155,7 +155,7 @@ async def test_those_who_go_on_with_a_read_share_the_time_of_a_turn() -> None:
     assert longest < ROUND_S + 0.002
     order = [session.id for session in sessions]
     assert log == order * 4, "in turn"
-    assert not any(session.intake.parked for session in sessions)
+    assert not any(session.inbound.parked for session in sessions)
 
 
 async def test_who_goes_on_with_a_read_rests_while_its_owner_has_no_room() -> None:
@@ -169,7 +169,7 @@ async def test_who_goes_on_with_a_read_rests_while_its_owner_has_no_room() -> No
             await asyncio.sleep(0)
         assert sent * BURST - learning <= len(bench.port.commands) <= min(sent * (BURST + 1), frames)
         bench.edge.on_relief()
-    assert session.intake.reading
+    assert session.inbound.reading
 
 
 async def test_bytes_that_have_only_come_say_nothing_of_what_they_cost() -> None:

@@ -74,7 +74,7 @@ async def test_the_memory_of_a_connection_is_free_when_it_is_over() -> None:
     gc.disable()
     try:
         session.lost()
-        known, parts = id(session), {id(session.intake), id(session.outbox), id(session.wire)}
+        known, parts = id(session), {id(session.inbound), id(session.outbound), id(session.wire)}
         del session
         left = set(map(id, gc.get_objects()))  # nothing is made before they are listed: it could get such an id anew
     finally:

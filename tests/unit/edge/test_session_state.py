@@ -65,7 +65,7 @@ class Slow(Bench):
         session = self.edge.open(wire)  # type: ignore[arg-type]
         assert session.state is NEW
         session.receive(CONNECT)
-        assert session.state is CHECKING and session.intake.parked
+        assert session.state is CHECKING and session.inbound.parked
         return session, wire
 
     async def pass_check(self) -> None:

@@ -234,7 +234,7 @@ async def test_wildcards_with_a_part_in_every_slot_are_counted_by_themselves(sha
 async def taken(session, bench) -> int:
     """Nothing of the session waits for a turn of the loop any more, nor for an answer of owners. How many turns."""
     turns = told = 0
-    while session.intake.parked:
+    while session.inbound.parked:
         await asyncio.sleep(0)
         turns += 1
         seqs = [
@@ -269,13 +269,13 @@ async def test_in_a_cluster_one_wildcard_of_a_connection_is_under_way_at_a_time(
     for number in range(4):
         await asyncio.sleep(0.01)
         asked = [wide for wide in bench.port.commands if isinstance(wide, SubscribeAll | UnsubscribeAll)]
-        assert len(asked) == number + 1 and session.intake.parked, "it waits for the answer, not for the loop"
-        session.intake.pause_reading("owner")
-        session.intake.resume_reading("owner")
+        assert len(asked) == number + 1 and session.inbound.parked, "it waits for the answer, not for the loop"
+        session.inbound.pause_reading("owner")
+        session.inbound.resume_reading("owner")
         bench.edge.on_effects([Done(session.id, asked[-1].seq)])
     await asyncio.sleep(0.01)
     send = bench.port.commands[-1]
-    assert isinstance(send, Publish) and not session.intake.parked
+    assert isinstance(send, Publish) and not session.inbound.parked
     bench.edge.on_effects([Done(session.id, send.seq)])
     assert wire.take().count(b"RECEIPT") == 1
 

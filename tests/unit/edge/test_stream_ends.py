@@ -25,7 +25,7 @@ class Session:
     def __init__(self) -> None:
         self.closed = False
         self.told: list[object] = []
-        self.intake = self.entrance = self
+        self.inbound = self.entrance = self
         self.dialect = DIALECT
 
     def park(self) -> None:

@@ -47,7 +47,7 @@ def subscription(
     lines: bytes = b"", host: Any = None, room: int = 400, operation: str = "consume",
 ) -> Any:  # fmt: skip
     session: Any = SimpleNamespace(
-        edge=Edge(), version=version, outbox="outbox",
+        edge=Edge(), version=version, outbound="outbound",
         entrance=SimpleNamespace(dialect=SimpleNamespace(lines=lines, host=host)),
     )  # fmt: skip
     raw = (id or "").encode()
@@ -239,7 +239,7 @@ def test_a_part_knows_where_others_are_missing():
     assert list(one.lacking([3, 4, 5])) == [5], "that one is of another address"
     assert [part.address for part in one.addresses()] == ["a", "b"]
     one.leave_others()
-    assert one.fan is None
+    assert one.split is None
 
 
 def test_one_that_is_in_all_slots_lacks_none():
@@ -255,13 +255,13 @@ def test_what_an_acknowledgement_settles_says_who_keeps_count():
     assert sub.covered([4, 5]) == [(sub, [4, 5])]
     order: Any = SimpleNamespace(settle=lambda part, numbers: [("other", numbers)])
     sub.counted(order, paced=True)
-    assert sub.covered([4]) == [("other", [4])] and sub.sink == "outbox", "what paces it stays in front"
+    assert sub.covered([4]) == [("other", [4])] and sub.sink == "outbound", "what paces it stays in front"
     sub.counted(order, paced=False)
     assert sub.sink is order
     sub.goes_through("rates")  # type: ignore[arg-type]
     assert sub.sink == "rates"
     sub.over("nobody")  # type: ignore[arg-type]
-    assert (sub.sink, sub.order, sub.fan) == ("nobody", None, None)
+    assert (sub.sink, sub.order, sub.split) == ("nobody", None, None)
 
 
 # ── virtual hosts ────────────────────────────────────────────────────────────────────────────────────

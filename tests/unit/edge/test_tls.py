@@ -104,7 +104,7 @@ def test_a_client_certificate_is_asked_for_and_its_subject_known(kind: str, pair
             with contextlib.suppress(OSError):
                 assert await reader.read() == b""
             await closed(writer)
-            await eventually(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 1)
+            await eventually(lambda: listeners._handshakes.failed[Reason.TLS_FAILED] == 1)
             assert edge.sessions.empty()
 
     run(kind, main())

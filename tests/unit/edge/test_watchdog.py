@@ -25,11 +25,11 @@ class Client:
         self.acceptor = SimpleNamespace(handshake_timeout_s=handshake_s)
         self.channel = SimpleNamespace(peer="1.2.3.4:5")
         self.wire = SimpleNamespace(mid_frame=False, eols=0)
-        self.intake = SimpleNamespace(
+        self.inbound = SimpleNamespace(
             reading=True, large=None, pause_reading=lambda why: self.log.append(("hold", why)),
             resume_reading=lambda why: self.log.append(("release", why)),
         )  # fmt: skip
-        self.outbox = SimpleNamespace(nbytes=0, writable=True, write=self._write, flush=lambda: None)
+        self.outbound = SimpleNamespace(nbytes=0, writable=True, write=self._write, flush=lambda: None)
         settings = SimpleNamespace(edge=SimpleNamespace(frame_timeout_s=30.0, max_eol_per_s=100))
         self.edge = SimpleNamespace(
             clock=SimpleNamespace(monotonic=lambda: self.now), beats=self, settings=settings,
@@ -39,7 +39,7 @@ class Client:
 
     def _write(self, data: bytes) -> None:
         self.log.append((self.now, data))
-        self.outbox.nbytes += len(data)
+        self.outbound.nbytes += len(data)
 
     def fail(self, code: Code, detail: str) -> None:
         self.log.append(code)
@@ -83,7 +83,7 @@ def test_a_beat_is_never_later_than_was_promised(busy):
     assert client.watch.told == {"sends_every_s": 1.0, "gone_after_s": 0.0}
     if busy:
         client.until(100.3)
-        client.outbox.nbytes += 7
+        client.outbound.nbytes += 7
     client.until(110)
     times = [100.3] * busy + [at for at, data in client.log if data == b"\n"]
     assert len(times) > 9 and max(b - a for a, b in itertools.pairwise(times)) <= 0.751
@@ -91,7 +91,7 @@ def test_a_beat_is_never_later_than_was_promised(busy):
 
 def test_nothing_is_added_for_a_client_that_does_not_read():
     client = Client()
-    client.outbox.writable = False
+    client.outbound.writable = False
     client.watch.connected(HeartBeat(1000, 0, None))
     client.until(110)
     assert client.log == []
@@ -120,10 +120,10 @@ def test_a_read_between_the_two_looks_saves_it():
 def test_while_it_is_us_who_do_not_read_its_time_stands_still():
     client = Client()
     client.watch.connected(HeartBeat(0, 2000, None))
-    client.intake.reading = False
+    client.inbound.reading = False
     client.until(200)
     assert client.log == []
-    client.intake.reading = True
+    client.inbound.reading = True
     client.until(204.5)
     assert client.log == [Code.HEARTBEAT_MISSED]
 
@@ -143,7 +143,7 @@ def test_a_frame_that_has_begun_ends_in_time_and_a_large_one_comes_at_a_pace():
     client.watch.after_read()
     client.until(500)
     assert client.log == []
-    client.wire.mid_frame, client.intake.large = True, object()
+    client.wire.mid_frame, client.inbound.large = True, object()
     client.watch.after_read()
     for at in (530, 560):
         client.bytes_in += BODY_FLOOR

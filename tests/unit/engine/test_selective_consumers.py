@@ -81,7 +81,7 @@ def test_no_local_on_a_topic_drops_its_own_messages_and_only_its(pattern):
 
 
 @pytest.mark.parametrize(
-    ("tied", "subscription", "durable", "wish"),
+    ("tied", "subscription", "durable", "filter"),
     [
         (False, False, False, ("a = 1", 9)),
         (True, True, False, None),  # filled for this one consumer: nothing else is there
@@ -89,9 +89,9 @@ def test_no_local_on_a_topic_drops_its_own_messages_and_only_its(pattern):
         (False, True, False, ("a = 1", 9)),  # somebody who reads along there
     ],
 )
-def test_what_a_consumer_may_get_of_which_queue(tied, subscription, durable, wish):
+def test_what_a_consumer_may_get_of_which_queue(tied, subscription, durable, filter):
     command = Subscribe(
         3, 9, 1, 4, "a", Routing.ANYCAST, AckMode.AUTO, durable=durable, selector="a = 1", no_local=True,
     )  # fmt: skip
     found = wish_of(command, SimpleNamespace(tied=tied, subscription=subscription))
-    assert (found and (found[0] and found[0].text, found[1])) == wish
+    assert (found and (found[0] and found[0].text, found[1])) == filter

@@ -48,8 +48,8 @@ def clients():
         return SimpleNamespace(
             id=n, channel=channel, principal=f"user{n % 100}", client_id=f"client-{n}", version=Version.V12,
             leaving=False, closed=False, connected=True, subscriptions={}, bytes_in=n,
-            outbox=SimpleNamespace(nbytes=n), watch=SimpleNamespace(told={}), transacted=0,
-            blocked=None, intake=SimpleNamespace(held_by=()),
+            outbound=SimpleNamespace(nbytes=n), watch=SimpleNamespace(told={}), transacted=0,
+            blocked=None, inbound=SimpleNamespace(held_by=()),
             host=SimpleNamespace(name=""),
         )  # fmt: skip
 
