@@ -1,7 +1,7 @@
 """What an address does with messages beside passing them on.
 
 Rule: a value, looked up by name and remembered; None is the plain address, so that the plain path asks one question.
-What changes while messages come (books, known ids) is kept by those who act. Must not know queues.
+What changes while messages come (usages, known ids) is kept by those who act. Must not know queues.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What an address holds beside what it may hold: its stock, and each queue's share of it.
+"""What an address holds beside what it may hold: its quota, and each queue's share of it.
 
-Rule: counts, and the sessions that wait for them to fall; what happens at a bound is decided in limits.py. The sum of
-the books of an address is its stock.
+Rule: counts, and the sessions that wait for them to fall; what happens at a bound is decided in limits.py. The usages
+of an address' queues add up to what its quota counts.
 """
 
 # Example. orders is BLOCK with max_size_messages 1000; sessions 5 and 6 send to it.
@@ -109,18 +109,18 @@ class AddressUsage:
 
 
 class QueueUsage:
-    """One queue's share of the stock of its address."""
+    """One queue's share of the quota of its address."""
 
-    __slots__ = ("messages", "nbytes", "stock")
+    __slots__ = ("messages", "nbytes", "quota")
 
-    def __init__(self, stock: AddressUsage) -> None:
+    def __init__(self, quota: AddressUsage) -> None:
         self.messages = self.nbytes = 0
-        self.stock = stock
+        self.quota = quota
 
     def change(self, messages: int, nbytes: int) -> None:
         """So much came, or (negative) left. What lay in the journal at a restart has estimated sizes: an empty queue
         has no bytes, whatever the sum says."""
-        # Estimates (what was paged at a restart) may be too low: a book below zero would give its address room it
+        # Estimates (what was paged at a restart) may be too low: a usage below zero would give its address room it
         # does not have.
         messages = max(messages, -self.messages)
         if self.messages + messages == 0:
@@ -128,14 +128,14 @@ class QueueUsage:
         nbytes = max(nbytes, -self.nbytes)
         self.messages += messages
         self.nbytes += nbytes
-        self.stock.messages += messages
-        self.stock.nbytes += nbytes
+        self.quota.messages += messages
+        self.quota.nbytes += nbytes
 
     def leave(self, messages: int, nbytes: int, slot: int, turn: Turn) -> None:
         """So much has left for good; those who wait for that go on."""
         self.change(-messages, -nbytes)
-        if self.stock.waiting and self.stock.eased():
-            self.stock.release(slot, turn)
+        if self.quota.waiting and self.quota.eased():
+            self.quota.release(slot, turn)
 
     def leave_runs(self, runs: Sequence[Run], slot: int, turn: Turn) -> None:
         """Whole runs have left for good."""

@@ -49,29 +49,9 @@ class Consumer:
     bit      what the queue's choice knows the filter by; 0: it has none."""
 
     __slots__ = (
-        "_held_bytes",
-        "_held_messages",
-        "_removed",
-        "ack",
-        "bit",
-        "bodies",
-        "credit_bytes",
-        "credit_messages",
-        "filter",
-        "flight",
-        "haunted",
-        "held",
-        "id",
-        "ledger",
-        "no_local",
-        "overhead",
-        "priority",
-        "queue",
-        "room",
-        "session",
-        "sized",
-        "void",
-        "window_bytes",
+        "_held_bytes", "_held_messages", "_removed", "ack", "bit", "bodies", "credit_bytes", "credit_messages",
+        "filter", "flight", "haunted", "held", "id", "ledger", "no_local", "overhead", "priority", "queue", "room",
+        "session", "sized", "void", "window_bytes",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe, queue: int) -> None:
@@ -173,7 +153,7 @@ class Consumer:
         return min(count, bisect_left(sums, limit) + 1)
 
     def charge(self, run: Run) -> int:
-        """Books a delivery; returns its cost."""
+        """Counts a delivery; returns its cost."""
         count = len(run.records)
         cost = run.nbytes + count * self.overhead
         # No check: who calls has asked prefix() or fits(); a check here would be one per message for nothing.

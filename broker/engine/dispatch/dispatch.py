@@ -263,7 +263,7 @@ def _direct(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn) -> None:
         flags |= run.flags
         if run.attempts or run.flags & REDELIVERED:
             counters.redelivered += len(run.records)
-    if flags & (DURABLE | TRANSIENT) or queue.book is not None:
+    if flags & (DURABLE | TRANSIENT) or queue.usage is not None:
         slot.settle_runs(queue, runs, turn)
 
 

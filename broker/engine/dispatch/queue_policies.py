@@ -144,7 +144,7 @@ def _filter(queue: Queue, store: deque[Run], dead: set[int], gone: list[Run]) ->
         if len(kept) == len(run.ids):
             store.append(run)
             continue
-        # The whole run leaves the books, then what stays of it comes in again: counts cannot drift by parts.
+        # The whole run is counted off, then what stays of it comes in again: counts cannot drift by parts.
         queue.left(run)
         gone.append(pick(run, [at for at, i in enumerate(run.ids) if i in dead]))
         if kept:

@@ -1,4 +1,4 @@
-"""From a run to consumers: marks, shares, and what a delivery changes in the books.
+"""From a run to consumers: marks, shares, and what a delivery changes in what is counted.
 
 Rule: nothing durable goes out beyond the queue's mark (the log must know first that it may have been delivered);
 what is not dealt is returned, and its place is the caller's affair. Must not know where runs rest.

@@ -469,8 +469,8 @@ class _Dealer:
     def _first(self, run: Run) -> Run:
         """One message with the header; it has grown, for the limits of its address too."""
         headed = prefixed(run, key(self._queue.settings.group_first_key)[1:] + b"true\n")
-        if self._queue.book is not None:
-            self._queue.book.change(0, headed.nbytes - run.nbytes)
+        if self._queue.usage is not None:
+            self._queue.usage.change(0, headed.nbytes - run.nbytes)
         return headed
 
 

@@ -98,7 +98,7 @@ def _publish_careful(slot: Slot, command: Publish, turn: Turn, checked: bool) ->
         if rules is not None and rules.retroactive:
             queues = retroactive.with_ring(slot, command, queues, turn)
         share(slot, command, queues, turn, None, careful=True)
-        if slot.booked:
+        if slot.counted:
             limits.published(slot, command, turn)
     # A replay looks for (producer, number) in run records; copies have none, so it is written by itself.
     if command.dedup is not None and _nameless(turn.appends[first:]):
@@ -244,7 +244,7 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
         queues = selective_consumers.without_own(queues, command.session)
         if not queues:
             return False
-    if slot.booked:
+    if slot.counted:
         limits.entered(queues, run)
     if run.flags & (TRANSIENT | PART):
         # It came from a journal by way of a hidden queue or a dead letter: how it rested there is over.

@@ -70,8 +70,8 @@ def _send(slot: Slot, queue: Queue, away: OnTheirWay, run: Run, turn: Turn) -> N
         slot.settle_runs(queue, [run], turn, Left.DISCARDED if again is None else Left.PURGED)
         return
     # It leaves the address of the schedule; where it goes it counts on its own.
-    if queue.book is not None:
-        queue.book.leave_runs([run], slot.number, turn)
+    if queue.usage is not None:
+        queue.usage.leave_runs([run], slot.number, turn)
     queue.leaves_for(1)
     away.left(run)
     again = again._replace(job=again.job or f"{slot.number}-{run.ids[0]}")
@@ -134,8 +134,8 @@ def cancel(slot: Slot, queue: Queue, ids: str, turn: Turn) -> None:
     slot.changed.mark(queue)
     if not gone:
         return
-    if queue.book is not None:
-        queue.book.leave(len(gone), nbytes, slot.number, turn)
+    if queue.usage is not None:
+        queue.usage.leave(len(gone), nbytes, slot.number, turn)
     turn.appends.append(SettleRecord(slot.number, queue.id, spans_of(gone), True, Left.PURGED, turn.now))
     slot.watch_idle(queue, turn.now)
 

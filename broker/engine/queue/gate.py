@@ -3,7 +3,7 @@
     entries   runs that wait
     pages     those of them that will go to the page index
     nbytes    of all but those: bytes that will stay in memory
-    messages, paged_bytes   of all that wait, and of those that go to the index: what the books of limits count, so that
+    messages, paged_bytes   of all that wait, and of those that go to the index: what usage counts, so that
                             nobody need walk over `Slot.pending` for that
 
 Rule: what has come in goes out once, by the same way (`paged`), or the bound of the queue in memory is wrong for good.

@@ -141,7 +141,7 @@ class LastValue:
         of the page index. The rest of them have been settled before."""
         runs: list[Run] = []
         for run in gone:
-            # Settled while its bytes were in the journal: to settle it again would take it off the books twice.
+            # Settled while its bytes were in the journal: to settle it again would count it off twice.
             if self._buried:
                 at = [n for n, i in enumerate(run.ids) if i not in self._buried]
                 self._buried_bytes -= sum([self._buried.pop(i, 0) for i in run.ids])

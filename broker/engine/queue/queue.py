@@ -76,11 +76,11 @@ class Queue:
     """
 
     __slots__ = (
-        "address", "agenda", "auto_created", "book", "browsers", "came", "choice", "consumers", "count", "declared",
-        "delayed", "deleted", "delivering", "died", "durable", "expiry", "far", "filter", "gate", "handed", "hidden",
-        "id", "idle_since", "kind", "last", "latency", "leaving", "levels", "made_room", "maker", "moving", "name",
-        "nbytes", "out", "owed", "pace", "pages", "paused", "ready", "recurring", "restart", "returned", "routing",
-        "selector", "sent", "settings", "spilled", "start", "subscription", "swept", "tied", "tries", "watermark",
+        "address", "agenda", "auto_created", "browsers", "came", "choice", "consumers", "count", "declared", "delayed",
+        "deleted", "delivering", "died", "durable", "expiry", "far", "filter", "gate", "handed", "hidden", "id",
+        "idle_since", "kind", "last", "latency", "leaving", "levels", "made_room", "maker", "moving", "name", "nbytes",
+        "out", "owed", "pace", "pages", "paused", "ready", "recurring", "restart", "returned", "routing", "selector",
+        "sent", "settings", "spilled", "start", "subscription", "swept", "tied", "tries", "usage", "watermark",
         "weight",
     )  # fmt: skip
 
@@ -147,7 +147,7 @@ class Queue:
         """How fast its consumers are, where that matters."""
         self.latency: Latency | None = None
         """How long its messages took; None: nobody wants to know, or nothing was handed out yet."""
-        self.book: QueueUsage | None = None
+        self.usage: QueueUsage | None = None
         """Its share of what its address holds, where that has a limit."""
 
     # ── what it is ─────────────────────────────────────────────────────────────────────────────────
@@ -176,13 +176,13 @@ class Queue:
         """Transient records of it are in the journal."""
         self.spilled = True
 
-    def open_book(self, stock: AddressUsage) -> None:
+    def open_usage(self, quota: AddressUsage) -> None:
         """Its address has a limit: what it holds is counted, from nothing on."""
-        self.book = QueueUsage(stock)
+        self.usage = QueueUsage(quota)
 
-    def close_book(self) -> None:
+    def close_usage(self) -> None:
         """Its address has no limit, or it has gone."""
-        self.book = None
+        self.usage = None
 
     def delete(self, memory: Memory) -> None:
         """It is gone, and so is what the account of the process had of it."""

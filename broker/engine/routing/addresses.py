@@ -181,7 +181,7 @@ def bind(slot: Slot, queue: Queue) -> None:
             address.filters.add(queue)
         elif queue.filter is not None:
             address.filter()
-    limits.open_book(slot, address, queue)
+    limits.open_usage(slot, address, queue)
     if address.rules is None or address.rules is OWNED:
         if queue.selective():
             address.obey(Rules(slot.match(queue.address)))

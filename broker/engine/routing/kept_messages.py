@@ -94,7 +94,7 @@ def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
     slot.number_run(run, turn.now)
     queue.numbered(run.ids)
     durable = bool(run.flags & DURABLE) and queue.durable
-    if slot.booked:
+    if slot.counted:
         limits.entered([queue], run)
     if not (durable or run.due or run.flags & BLOB):
         if queue.gate.entries:

@@ -339,9 +339,9 @@ def _leave(
     if run.flags & TRANSIENT and queue.spilled and run.blob is None:
         # Forgotten at a restart anyway: needs no place in the owner's atomic group.
         turn.appends.append(SettleRecord(slot.number, queue.id, spans_of(run.ids), durable=False))
-    if queue.book is not None:
+    if queue.usage is not None:
         # Its room is free now: where it goes it may wait long, and counts there.
-        queue.book.leave_runs([run], slot.number, turn)
+        queue.usage.leave_runs([run], slot.number, turn)
     queue.leaves_for(len(run.records))
     routing = Routing.UNSET if to is None else Routing.MULTICAST
     # Not settled here: the owner publishes it and settles it in one group, so a crash leaves it in one of the two

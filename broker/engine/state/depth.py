@@ -52,9 +52,9 @@ def busy(slot: Slot, names: Container[str]) -> Iterator[dict[str, Any] | None]:
                 sums["came"] += queue.came
                 sums["died"] += queue.died
             yield None
-        stock = address.stock
+        quota = address.quota
         if named:
-            yield {"address": name, **sums, "blocked": stock is not None and stock.policy == BLOCK and stock.full()}
+            yield {"address": name, **sums, "blocked": quota is not None and quota.policy == BLOCK and quota.full()}
     yield {"slot": slot.number, "bytes": weight}
 
 

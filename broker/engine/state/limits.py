@@ -10,10 +10,10 @@ What came in at once is taken at once: a limit may be passed by the messages of 
 DEAD_LETTER look at single messages (edges send them one by one to addresses that FAIL). Dead letters and expired
 messages are never refused, or they would be lost.
 
-Rule: books exist only where a limit applies, and can be made anew from the queues at any time: they are in no log.
+Rule: usage is counted only where a limit applies, and can be counted anew from the queues at any time: it is in no log.
 """
 
-# Example. Topic t (DROP, max_size_messages 10) has two queues that hold 4 each: its stock is 8. Three messages come.
+# Example. Topic t (DROP, max_size_messages 10) has two queues that hold 4 each: 8 of 10. Three messages come.
 #     first    8 < 10: taken, and counts twice: 10
 #     second   10 is not below 10: dropped in silence, its sender gets its receipt all the same
 #     third    no queue's filter wants it: it needs no room, so it is taken (and goes where unrouted messages go)
@@ -51,18 +51,18 @@ def admit(slot: Slot, address: Address | None, command: Publish) -> Run | None:
     """What of the messages is for the dead letter address; None: nothing. `command.run` may be a shorter one
     afterwards, or have none: the rest are dropped in silence. Raises RefusedError(ADDRESS_FULL), but never for parts
     of a transaction (`command.atomic`): those have been asked by check(). `address` None: it has no queues."""
-    stock = _stock_of(slot, address, command.address)
-    if stock is None:
+    quota = _quota_of(slot, address, command.address)
+    if quota is None:
         return None
-    if stock.policy in (DROP, DEAD_LETTER):
-        surplus = _surplus(stock, address, command)
-        if surplus is None or stock.policy == DEAD_LETTER:
+    if quota.policy in (DROP, DEAD_LETTER):
+        surplus = _surplus(quota, address, command)
+        if surplus is None or quota.policy == DEAD_LETTER:
             return surplus
         slot.counters.add("dropped_full", len(surplus.records))
         return None
     # A transaction was asked as a whole; a part that is refused in the middle would break it (C54).
     if not command.atomic:
-        _refuse(stock, command)
+        _refuse(quota, command)
     return None
 
 
@@ -74,59 +74,59 @@ def check(slot: Slot, address: Address | None, command: Publish, asked: Asked, w
     """Raises RefusedError(ADDRESS_FULL) if a part of a transaction may not come in. asked: of the same transaction,
     this part is added. waits: its session can be told to wait; else BLOCK refuses as well (a transaction over several
     slots: nobody here knows its session)."""
-    stock = _stock_of(slot, address, command.address)
-    if stock is not None:
-        if stock.policy == FAIL and command.session:
-            # Before the check by the stock alone: that one does not know of the parts before.
-            _ask(stock, address, command, asked)
-        _refuse(stock, command)
-        if not waits and command.session and stock.policy == BLOCK and stock.full():
-            raise stock.error()
+    quota = _quota_of(slot, address, command.address)
+    if quota is not None:
+        if quota.policy == FAIL and command.session:
+            # Before the check by the quota alone: that one does not know of the parts before.
+            _ask(quota, address, command, asked)
+        _refuse(quota, command)
+        if not waits and command.session and quota.policy == BLOCK and quota.full():
+            raise quota.error()
 
 
-def _ask(stock: AddressUsage, address: Address | None, command: Publish, asked: Asked) -> None:
+def _ask(quota: AddressUsage, address: Address | None, command: Publish, asked: Asked) -> None:
     """FAIL is exact to the message: all of the transaction has to fit, each as if those before it had come in."""
-    messages, nbytes = asked.get(stock.address, (0, 0))
+    messages, nbytes = asked.get(quota.address, (0, 0))
     for at, ways in enumerate(_ways(address, command)):
-        if ways and (stock.messages + messages >= stock.most_messages or stock.nbytes + nbytes >= stock.most_bytes):
-            raise stock.error(messages)
+        if ways and (quota.messages + messages >= quota.most_messages or quota.nbytes + nbytes >= quota.most_bytes):
+            raise quota.error(messages)
         messages += ways
         nbytes += ways * command.run.size_of(at)
-    asked[stock.address] = messages, nbytes
+    asked[quota.address] = messages, nbytes
 
 
-def _refuse(stock: AddressUsage, command: Publish) -> None:
+def _refuse(quota: AddressUsage, command: Publish) -> None:
     # The broker's own: dead letters, expired messages, diverted copies. There is nobody who could be told.
     if not command.session:
         return
-    if stock.full() if stock.policy == FAIL else stock.policy == BLOCK and stock.nbytes >= stock.reject_bytes:
-        raise stock.error()
+    if quota.full() if quota.policy == FAIL else quota.policy == BLOCK and quota.nbytes >= quota.reject_bytes:
+        raise quota.error()
 
 
-def _stock_of(slot: Slot, address: Address | None, name: str) -> AddressUsage | None:
+def _quota_of(slot: Slot, address: Address | None, name: str) -> AddressUsage | None:
     """Of the address; one without queues has an empty one."""
     if address is not None:
-        return address.stock
+        return address.quota
     if not limited(slot.match(name)):
         return None
-    stock = AddressUsage(name)
-    stock.bound(slot.match(name))
-    return stock
+    quota = AddressUsage(name)
+    quota.bound(slot.match(name))
+    return quota
 
 
-def _surplus(stock: AddressUsage, address: Address | None, command: Publish) -> Run | None:
+def _surplus(quota: AddressUsage, address: Address | None, command: Publish) -> Run | None:
     """Takes out the messages that find the address full; None: there are none. What no queue wants needs no room."""
     run = command.run
-    messages, nbytes = stock.messages, stock.nbytes
+    messages, nbytes = quota.messages, quota.nbytes
     count = len(run.records)
     most = len(address.queues) or 1 if address is not None else 1
     # By the most it could be, without looking at filters: an address far from its limit costs a sum.
-    if messages + most * count <= stock.most_messages and nbytes + most * run.nbytes <= stock.most_bytes:
+    if messages + most * count <= quota.most_messages and nbytes + most * run.nbytes <= quota.most_bytes:
         return None
     fitting: list[int] = []
     surplus: list[int] = []
     for at, ways in enumerate(_ways(address, command)):
-        if not ways or (messages < stock.most_messages and nbytes < stock.most_bytes):
+        if not ways or (messages < quota.most_messages and nbytes < quota.most_bytes):
             messages += ways
             nbytes += ways * run.size_of(at)
             fitting.append(at)
@@ -181,25 +181,25 @@ def _queues(address: Address | None, command: Publish) -> tuple[list[Queue], lis
 def entered(queues: Sequence[Queue], run: Run) -> None:
     """The run has been published to these queues."""
     for queue in queues:
-        if queue.book is not None:
-            queue.book.change(len(run.records), run.nbytes)
+        if queue.usage is not None:
+            queue.usage.change(len(run.records), run.nbytes)
 
 
 def published(slot: Slot, command: Publish, turn: Turn) -> None:
     """Tells the sender to wait if the address is full now. Told with every SEND that comes all the same: an edge that
     has heard of it before may have forgotten (the stream to it broke)."""
     address = slot.addresses.get(command.address)
-    stock = address.stock if address is not None else None
+    quota = address.quota if address is not None else None
     session = command.session
-    if stock is None or stock.policy != BLOCK or not session or not stock.full():
+    if quota is None or quota.policy != BLOCK or not session or not quota.full():
         return
-    if len(stock.waiting) >= MOST_WAITING and session not in stock.waiting:
+    if len(quota.waiting) >= MOST_WAITING and session not in quota.waiting:
         # Told to go on, not forgotten: a session that nobody wakes would wait for ever.
-        eldest = next(iter(stock.waiting))
-        del stock.waiting[eldest]
-        turn.effects.append(AddressBlocked(eldest, slot.number, stock.address, False))
-    stock.waiting[session] = None
-    turn.effects.append(AddressBlocked(session, slot.number, stock.address, True))
+        eldest = next(iter(quota.waiting))
+        del quota.waiting[eldest]
+        turn.effects.append(AddressBlocked(eldest, slot.number, quota.address, False))
+    quota.waiting[session] = None
+    turn.effects.append(AddressBlocked(session, slot.number, quota.address, True))
 
 
 # ── leaving ────────────────────────────────────────────────────────────────────────────────────────
@@ -207,37 +207,37 @@ def published(slot: Slot, command: Publish, turn: Turn) -> None:
 
 def deleted(slot: Slot, queue: Queue, turn: Turn) -> None:
     """The queue is gone with all it had."""
-    book = queue.book
-    if book is not None:
-        # All it has, so the sum over the books stays the stock, whatever was estimated.
-        book.leave(book.messages, book.nbytes, slot.number, turn)
-        queue.close_book()
+    usage = queue.usage
+    if usage is not None:
+        # All it has, so the sum over the usages stays the quota, whatever was estimated.
+        usage.leave(usage.messages, usage.nbytes, slot.number, turn)
+        queue.close_usage()
         if queue.address not in slot.addresses:
-            book.stock.release(slot.number, turn)
+            usage.quota.release(slot.number, turn)
 
 
-# ── the books ──────────────────────────────────────────────────────────────────────────────────────
+# ── the usages ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def open_book(slot: Slot, address: Address, queue: Queue) -> None:
+def open_usage(slot: Slot, address: Address, queue: Queue) -> None:
     """A queue has come to the address."""
-    if address.stock is None and limited(slot.match(address.name)):
-        _stock(slot, address)
-    if address.stock is not None:
-        queue.open_book(address.stock)
+    if address.quota is None and limited(slot.match(address.name)):
+        _open_quota(slot, address)
+    if address.quota is not None:
+        queue.open_usage(address.quota)
 
 
-def _stock(slot: Slot, address: Address) -> None:
-    stock = AddressUsage(address.name)
-    stock.bound(slot.match(address.name))
-    address.count(stock)
-    slot.booked_by(True)
+def _open_quota(slot: Slot, address: Address) -> None:
+    quota = AddressUsage(address.name)
+    quota.bound(slot.match(address.name))
+    address.count(quota)
+    slot.counted_by(True)
 
 
 def bound(slot: Slot, address: Address) -> None:
     """Its settings have changed: its bounds are these, and it has none without a limit. Who waits where there is room
     now is told by the next tick (relieve). Its queues come next, one by one: recount()."""
-    old = address.stock
+    old = address.quota
     if old is not None and old.waiting:
         slot.loose.append(old)
         slot.tick_soon()
@@ -245,22 +245,22 @@ def bound(slot: Slot, address: Address) -> None:
     if not limited(settings):
         address.count(None)
     elif old is None:
-        _stock(slot, address)
+        _open_quota(slot, address)
     else:
         old.bound(settings)
-        slot.booked_by(True)
+        slot.counted_by(True)
 
 
 def recount(slot: Slot, queue: Queue) -> int:
     """Its address may have a limit that it had not, or have none any more. What that costs, in queues that are looked
     at."""
     address = slot.addresses.get(queue.address)
-    stock = address.stock if address is not None and address.queues.get(queue.name) is queue else None
-    if stock is None:
-        queue.close_book()
-    elif queue.book is None or queue.book.stock is not stock:
-        # A book that is there is right: it has been told of all that came and went.
-        queue.open_book(stock)
+    quota = address.quota if address is not None and address.queues.get(queue.name) is queue else None
+    if quota is None:
+        queue.close_usage()
+    elif queue.usage is None or queue.usage.quota is not quota:
+        # A usage that is there is right: it has been told of all that came and went.
+        queue.open_usage(quota)
         return _count(queue)
     return 0
 
@@ -272,22 +272,22 @@ def configure(slot: Slot) -> None:
 
 
 def recounting(slot: Slot, most: int) -> Iterator[None]:
-    """All books are made anew, from nothing on, so many queues at a time; nothing may happen in the slot in between."""
-    # Books are sums of what is there: everything was restored, and nothing is known of what came and went.
-    slot.booked_by(False)
+    """All usages are counted anew, so many queues at a time; nothing may happen in the slot in between."""
+    # Usages are sums of what is there: everything was restored, and nothing is known of what came and went.
+    slot.counted_by(False)
     for at, address in enumerate(slot.addresses.values(), 1):
-        if address.stock is not None and address.stock.waiting:
-            slot.loose.append(address.stock)
+        if address.quota is not None and address.quota.waiting:
+            slot.loose.append(address.quota)
             slot.tick_soon()
         address.count(None)
         bound(slot, address)
         if not at % most:
             yield
-    if not slot.booked:
+    if not slot.counted:
         return
     left = most
     for queue in slot.queues.values():
-        queue.close_book()
+        queue.close_usage()
         left -= 1 + recount(slot, queue)
         if left <= 0:
             left = most
@@ -300,27 +300,27 @@ _HELD: Final = 4000
 
 def _count(queue: Queue) -> int:
     """All that is in it."""
-    book = queue.book
-    assert book is not None
+    usage = queue.usage
+    assert usage is not None
     seen = 0
     if queue.kind is None or queue.kind.cursors is None:  # what cursors hold is in the queue all the same
         seen, nbytes = _held(queue)
         # Of more than are looked at the others are taken to be as large.
         most = seen if seen < _HELD else max(queue.delivering, seen)
-        book.change(most, nbytes * most // seen if seen else 0)
+        usage.change(most, nbytes * most // seen if seen else 0)
     gate, runs = queue.gate, queue.returned
-    book.change(gate.messages, gate.nbytes + gate.paged_bytes)
-    book.change(sum([len(run.records) for run in runs]), sum([run.nbytes for run in runs]))
-    book.change(queue.count + queue.pages.count, queue.nbytes + queue.pages.nbytes)
+    usage.change(gate.messages, gate.nbytes + gate.paged_bytes)
+    usage.change(sum([len(run.records) for run in runs]), sum([run.nbytes for run in runs]))
+    usage.change(queue.count + queue.pages.count, queue.nbytes + queue.pages.nbytes)
     if queue.kind is not None and queue.kind.last_value is not None:
         messages, nbytes = queue.kind.last_value.settled()
-        book.change(-messages, -nbytes)
+        usage.change(-messages, -nbytes)
     if queue.far:
         # Of what memory has the number only, no size is known: as large as the others.
-        book.change(queue.far, queue.far * (queue.nbytes // queue.count if queue.count else 0))
+        usage.change(queue.far, queue.far * (queue.nbytes // queue.count if queue.count else 0))
     if queue.agenda is not None:
-        book.change(queue.agenda.count, queue.agenda.nbytes)
-    book.change(queue.delayed.count, queue.delayed.nbytes)
+        usage.change(queue.agenda.count, queue.agenda.nbytes)
+    usage.change(queue.delayed.count, queue.delayed.nbytes)
     return (seen + len(runs)) // _EACH
 
 
@@ -349,5 +349,5 @@ def _held(queue: Queue) -> tuple[int, int]:
 
 def relieve(slot: Slot, turn: Turn) -> None:
     """Sessions that wait by settings that are no more may go on: the next SEND finds out whether there is room."""
-    for stock in slot.take_loose():
-        stock.release(slot.number, turn)
+    for quota in slot.take_loose():
+        quota.release(slot.number, turn)

@@ -163,7 +163,7 @@ def back(slot: Slot, held: Held) -> None:
     if queue.kind is None:
         _index(queue, [run for _, run, _ in held.entries])
     else:
-        for _, run, _ in held.entries:  # its settings have changed meanwhile: a kind keeps books of its own
+        for _, run, _ in held.entries:  # its settings have changed meanwhile: a kind counts for itself
             queue.page(run)
 
 

@@ -176,5 +176,5 @@ def address_row(slot: Slot, address: Address) -> Row:
         "routing": routings,
         "queues": len(address.queues),
         "declared": address.declared,
-        "limited": address.stock is not None,
+        "limited": address.quota is not None,
     }

@@ -94,12 +94,12 @@ class Slot:
     prepared      parts of transactions that wait for a decision.    decisions   transactions coordinated here."""
 
     __slots__ = (
-        "addresses", "approved", "booked", "browsing", "budget", "changed", "consumers", "copies", "counters",
+        "addresses", "approved", "browsing", "budget", "changed", "consumers", "copies", "counted", "counters",
         "crashed_at", "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden",
         "inherited", "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held",
-        "max_held_messages", "most", "next_id", "next_queue", "number", "overran", "page_bytes", "patterns",
-        "pending", "prepared", "pressed", "producers", "queues", "reserved", "rulebook", "seen", "sessions",
-        "stop", "strangers", "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
+        "max_held_messages", "most", "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending",
+        "prepared", "pressed", "producers", "queues", "reserved", "rulebook", "seen", "sessions", "stop", "strangers",
+        "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
     )  # fmt: skip
 
     def __init__(
@@ -139,7 +139,7 @@ class Slot:
         self.producers = Producers()
         self.inherited: dict[int, dict[int, int]] = {}
         self.prepared: dict[str, Prepared] = {}
-        self.booked = False
+        self.counted = False
         """Some address has a limit."""
         self.loose: list[AddressUsage] = []
         """Producers that wait for limits which are no more."""
@@ -207,9 +207,9 @@ class Slot:
         """A pattern has gone; it may have been the last."""
         self.patterns = self.patterns or None
 
-    def booked_by(self, some: bool) -> None:
+    def counted_by(self, some: bool) -> None:
         """Does some address have a limit."""
-        self.booked = some
+        self.counted = some
 
     def take_loose(self) -> list[AddressUsage]:
         """Takes out the producers that wait for limits which are no more."""
@@ -365,8 +365,8 @@ class Slot:
 
     def settle_runs(self, queue: Queue, runs: list[Run], turn: Turn, why: int = Left.ACKED) -> None:
         """Whole runs left the queue for good."""
-        if queue.book is not None:
-            queue.book.leave_runs(runs, self.number, turn)
+        if queue.usage is not None:
+            queue.usage.leave_runs(runs, self.number, turn)
         if queue.durable:
             # A queue has both kinds, in different records: a settlement names the kind, so that a restart can forget
             # all transient ones.
@@ -383,8 +383,8 @@ class Slot:
 
     def settle_ids(self, queue: Queue, taken: Ledger, turn: Turn, why: int = Left.ACKED) -> None:
         """These messages left the queue for good."""
-        if queue.book is not None:
-            queue.book.leave_messages(taken, self.number, turn)
+        if queue.usage is not None:
+            queue.usage.leave_messages(taken, self.number, turn)
         if queue.durable:
             ids = [i for i, run in taken.items() if run.flags & DURABLE]
             if ids:

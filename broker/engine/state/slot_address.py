@@ -21,8 +21,8 @@ class Address:
     start   where the round robin over anycast queues goes on."""
 
     __slots__ = (
-        "_counted", "_selective", "anycast", "declared", "filters", "multicast", "name", "queues", "rules", "start",
-        "stock",
+        "_counted", "_selective", "anycast", "declared", "filters", "multicast", "name", "queues", "quota", "rules",
+        "start",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -34,7 +34,7 @@ class Address:
         self.start = 0
         self.declared = False
         self.rules: Rules | None = None
-        self.stock: AddressUsage | None = None
+        self.quota: AddressUsage | None = None
         """What it holds, where that has a limit."""
         self._counted = 0
         self._selective: set[str] | None = None
@@ -88,9 +88,9 @@ class Address:
         """It stands in the settings, or does so no more."""
         self.declared = declared
 
-    def count(self, stock: AddressUsage | None) -> None:
+    def count(self, quota: AddressUsage | None) -> None:
         """What it holds is counted anew, from nothing on; None: not at all."""
-        self.stock = stock
+        self.quota = quota
 
     def turn_on(self, start: int) -> None:
         """The next message goes to the queue after that."""

@@ -43,13 +43,13 @@ def test_a_life_time_of_nothing_is_one(name):
     assert not Rules(replace(PLAIN, **{name: -1})).aging
 
 
-class QueueUsage:
+class Settings:
     """A rulebook over settings by name, and how often it asked for them."""
 
     def __init__(self, diverts=(), **settings: AddressSettings) -> None:
         self.asked: list[str] = []
         self.settings = settings
-        self.book = Rulebook(self.match, dict(diverts))
+        self.rulebook = Rulebook(self.match, dict(diverts))
 
     def match(self, name: str) -> AddressSettings:
         self.asked.append(name)
@@ -58,22 +58,22 @@ class QueueUsage:
 
 def test_addresses_of_the_same_settings_share_their_rules_and_plain_ones_have_none():
     limited = replace(PLAIN, max_size_bytes=5)
-    book = QueueUsage(a=limited, b=limited).book
-    assert book("a") is book("b") is not None and book("a").settings is limited
-    assert book("plain") is None and book("plain") is None
+    rulebook = Settings(a=limited, b=limited).rulebook
+    assert rulebook("a") is rulebook("b") is not None and rulebook("a").settings is limited
+    assert rulebook("plain") is None and rulebook("plain") is None
 
 
 def test_equal_settings_of_another_address_do_not_get_its_diverts():
     divert = ("copy", DivertSettings(address="a", forward="b"))
-    book = QueueUsage({"a": (divert,)}).book
-    assert book("a").diverts == (divert,) and book("a") is book("a")
-    assert book("other") is None, "its settings are the same object"
+    rulebook = Settings({"a": (divert,)}).rulebook
+    assert rulebook("a").diverts == (divert,) and rulebook("a") is rulebook("a")
+    assert rulebook("other") is None, "its settings are the same object"
 
 
 def test_what_is_remembered_is_bounded_and_found_again(monkeypatch):
     monkeypatch.setattr(address_rules, "_REMEMBERED", 3)
-    book = QueueUsage(**{f"a{n}": replace(PLAIN, max_size_bytes=n) for n in range(10)}).book
+    rulebook = Settings(**{f"a{n}": replace(PLAIN, max_size_bytes=n) for n in range(10)}).rulebook
     for _ in range(2):
         for n in range(10):
-            assert book(f"a{n}").settings.max_size_bytes == n
-            assert len(book._known) <= 3
+            assert rulebook(f"a{n}").settings.max_size_bytes == n
+            assert len(rulebook._known) <= 3

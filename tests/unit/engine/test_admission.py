@@ -7,7 +7,7 @@ import pytest
 from broker.core.commands import Publish
 from broker.core.errors import Code
 
-from .test_limits import crowds, stock
+from .test_limits import crowds, quota
 from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, World, done, got, ids, refused, run_of, whole
 
 
@@ -90,7 +90,7 @@ def test_drop_counts_a_message_in_every_queue_of_a_topic():
     world.subscribe(2, "t", ack=CLIENT, routing=MULTICAST)
     world.publish("t", b"a", b"b", b"c", routing=MULTICAST)
     assert got(world.effects, 1) == got(world.effects, 2) == [b"a", b"b"]
-    assert stock(world, "t")[0] == 4
+    assert quota(world, "t")[0] == 4
 
 
 def test_drop_does_not_count_queues_that_do_not_want_a_message():
@@ -99,9 +99,9 @@ def test_drop_does_not_count_queues_that_do_not_want_a_message():
     for consumer in (2, 3, 4):
         world.subscribe(consumer, "t", ack=CLIENT, routing=MULTICAST, selector=f"n = {consumer}")
     world.publish("t", *[b"n:%c\n\nx\0" % n for n in b"121"], routing=MULTICAST)
-    assert (stock(world, "t")[0], world.engine.counters()["dropped_full"]) == (4, 0)
+    assert (quota(world, "t")[0], world.engine.counters()["dropped_full"]) == (4, 0)
     world.publish("t", b"n:1\n\ny\0", b"n:3\n\nz\0", routing=MULTICAST)
-    assert (stock(world, "t")[0], world.engine.counters()["dropped_full"]) == (4, 2)
+    assert (quota(world, "t")[0], world.engine.counters()["dropped_full"]) == (4, 2)
     assert len(got(world.effects, 1)) == 3
 
 

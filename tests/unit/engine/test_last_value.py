@@ -77,8 +77,8 @@ def test_a_returned_message_that_was_replaced_meanwhile_is_gone():
 
 
 def test_a_key_of_the_users_own():
-    w = world(last_value_key="stock")
-    w.publish("q", b"stock:x\n\n1\0", b"stock:x\n\n2\0", value("k", "3"), value("k", "4"))
+    w = world(last_value_key="quota")
+    w.publish("q", b"quota:x\n\n1\0", b"quota:x\n\n2\0", value("k", "3"), value("k", "4"))
     assert bodies(w.subscribe(1)) == ["2", "3", "4"]
 
 

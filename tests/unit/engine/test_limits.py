@@ -1,4 +1,4 @@
-"""Bounds of addresses: who is refused, who waits, what is dropped, and that the books are right whatever happens."""
+"""Bounds of addresses: who is refused, who waits, what is dropped, and that the usages are right whatever happens."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def crowds(effects: list) -> list[tuple[int, bool]]:
     return [(e.session, e.full) for e in effects if isinstance(e, AddressBlocked)]
 
 
-def stock(world: World, address: str = "q") -> tuple[int, int]:
-    found = world.engine._slot.addresses[address].stock
+def quota(world: World, address: str = "q") -> tuple[int, int]:
+    found = world.engine._slot.addresses[address].quota
     return found.messages, found.nbytes
 
 
@@ -49,7 +49,7 @@ def test_paging_ends_at_its_own_limit(policy: str):
     for body in (b"a", b"b", b"c"):
         world.publish("q", body, durable=True)
     assert refused(world.effects) == ([Code.ADDRESS_FULL] if policy == "FAIL" else [])
-    assert stock(world)[0] == 2
+    assert quota(world)[0] == 2
 
 
 def test_partitions_share_the_limit():
@@ -64,7 +64,7 @@ def test_dead_letters_are_never_refused():
     world.publish("q", b"a", b"b", b"c")
     world.settle(1, *ids(world.effects, 1), outcome=Outcome.NACK)
     assert world.queue("DLQ")["ready"] == 3
-    assert stock(world, "DLQ")[0] == 3
+    assert quota(world, "DLQ")[0] == 3
     assert refused(world.publish("DLQ", b"x")) == [Code.ADDRESS_FULL]
 
 
@@ -74,7 +74,7 @@ def test_what_leaves_for_another_address_makes_room(outcome):
     world.subscribe(1, ack=INDIVIDUAL)
     world.publish("q", b"a")
     world.settle(1, *ids(world.effects, 1), outcome=outcome)
-    assert stock(world) == (0, 0)
+    assert quota(world) == (0, 0)
     assert crowds(world.effects) == [(1, True), (1, False)]
 
 
@@ -83,11 +83,11 @@ def test_the_books_are_right_after_a_restart():
     world.publish("q", b"a", b"b", durable=True)
     world.publish("q", b"c", durable=True)
     world.restart()
-    assert stock(world) == (3, 3)
+    assert quota(world) == (3, 3)
     assert crowds(world.publish("q", b"d")) == [(1, True)]
     world.subscribe(1)
     assert crowds(world.effects)[-1] == (1, False)
-    assert stock(world) == (0, 0)
+    assert quota(world) == (0, 0)
 
 
 def test_a_limit_that_comes_or_goes_while_messages_wait():
@@ -95,7 +95,7 @@ def test_a_limit_that_comes_or_goes_while_messages_wait():
     world.subscribe(1, ack=CLIENT, credit_messages=1)
     world.publish("q", b"a", b"b", b"c")
     reconfigure(world, full_policy="BLOCK", max_size_messages=3)
-    assert stock(world) == (3, 3)
+    assert quota(world) == (3, 3)
     assert crowds(world.publish("q", b"d")) == [(1, True)]
     reconfigure(world, full_policy="PAGE")
     assert crowds(world.tick(1)) == [(1, False)]
@@ -130,9 +130,9 @@ def test_what_a_decided_transaction_publishes_is_counted():
     world = World(full_policy="BLOCK", max_size_messages=5)
     world.publish("q", b"a")
     world.do(Prepare(7, 1, 5, "tx", 3, [Publish(7, 9, 0, "q", ANYCAST, run_of(b"x"))]))
-    assert stock(world)[0] == 1
+    assert quota(world)[0] == 1
     world.do(Decide(7, 1, 6, "tx", True))
-    assert stock(world)[0] == 2
+    assert quota(world)[0] == 2
 
 
 def test_only_so_many_waiting_sessions_are_remembered(monkeypatch: pytest.MonkeyPatch):
@@ -148,9 +148,9 @@ def test_a_last_value_queue_that_is_empty_takes_messages_after_new_settings():
     world = World(full_policy="FAIL", max_size_messages=6, queue_memory_bytes=40, page_bytes=20, last_value=True)
     for number in (2, 1, 1):
         world.publish("q", *[b"_AMQ_LVQ_NAME:%d\n\n" % n + b"x" * (3 * n + 1) for n in range(number)], durable=True)
-    before = stock(world)
+    before = quota(world)
     reconfigure(world, max_size_messages=before[0] + 1)
-    assert stock(world) == before
+    assert quota(world) == before
     assert refused(world.publish("q", b"_AMQ_LVQ_NAME:9\n\nx", seq=5)) == []
 
 
@@ -244,20 +244,20 @@ def test_books_are_what_a_recount_finds(plan: list, kind: dict):
             world.restart(clean=step[1])
             consumers.clear()
     slot = world.engine._slot
-    kept = {name: (a.stock.messages, a.stock.nbytes) for name, a in slot.addresses.items()}
-    books = {q.id: (q.book.messages, q.book.nbytes) for q in slot.queues.values()}
+    kept = {name: (a.quota.messages, a.quota.nbytes) for name, a in slot.addresses.items()}
+    usages = {q.id: (q.usage.messages, q.usage.nbytes) for q in slot.queues.values()}
     limits.configure(slot)
-    again = {q.id: (q.book.messages, q.book.nbytes) for q in slot.queues.values()}
-    assert {i: b[0] for i, b in books.items()} == {i: b[0] for i, b in again.items()}
-    assert {name: (a.stock.messages) for name, a in slot.addresses.items()} == {n: k[0] for n, k in kept.items()}
+    again = {q.id: (q.usage.messages, q.usage.nbytes) for q in slot.queues.values()}
+    assert {i: b[0] for i, b in usages.items()} == {i: b[0] for i, b in again.items()}
+    assert {name: (a.quota.messages) for name, a in slot.addresses.items()} == {n: k[0] for n, k in kept.items()}
     if not any(step[0] == "restart" for step in plan):
         # Of what a last-value queue has paged out sizes are means: a byte more or less for each message.
         rounded = "last_value" in kind
-        assert all(abs(books[i][1] - again[i][1]) <= books[i][0] * rounded for i in books)
+        assert all(abs(usages[i][1] - again[i][1]) <= usages[i][0] * rounded for i in usages)
     reshape(world, full_policy="PAGE")
-    assert all(q.book is None for q in slot.queues.values())
+    assert all(q.usage is None for q in slot.queues.values())
     reshape(world, full_policy="BLOCK")
-    assert again == {q.id: (q.book.messages, q.book.nbytes) for q in slot.queues.values()}
+    assert again == {q.id: (q.usage.messages, q.usage.nbytes) for q in slot.queues.values()}
 
 
 def reshape(world: World, most: int = 1, **changes: object) -> int:
@@ -288,10 +288,10 @@ def test_the_books_of_a_slot_are_made_some_queues_a_turn(monkeypatch: pytest.Mon
         if left:
             break
     assert len(counted) == 100 and most <= 10
-    sent = stock(world, "q99")[0]
-    assert stock(world, "q0")[0] == 1 and sent > 10, "what came while it was not counted yet is"
+    sent = quota(world, "q99")[0]
+    assert quota(world, "q0")[0] == 1 and sent > 10, "what came while it was not counted yet is"
     assert refused(world.publish("q99", b"more", seq=5)) == [Code.ADDRESS_FULL]
-    # From one limit to another nothing is counted: the books are right.
+    # From one limit to another nothing is counted: the usages are right.
     reshape(world, 10, max_size_messages=100)
     assert len(counted) == 100 and refused(world.publish("q99", b"more", seq=5)) == []
 
@@ -312,11 +312,11 @@ def test_a_queue_is_counted_with_what_waits_for_the_log_and_nothing_is_walked_ov
 
     pending, world.engine._slot.pending = world.engine.pending, Watched(world.engine.pending)
     reshape(world, 10, full_policy="FAIL", max_size_messages=100)
-    assert stock(world) == (10, 120) and not walked
+    assert quota(world) == (10, 120) and not walked
     world.engine._slot.pending = pending
     world.commit()
     world.settle_down()
-    assert stock(world) == (10, 120)
+    assert quota(world) == (10, 120)
 
 
 def test_settings_that_change_in_the_middle_of_a_change_of_settings():
@@ -339,9 +339,9 @@ def test_settings_that_change_in_the_middle_of_a_change_of_settings():
         begun(one, full_policy="FAIL", max_size_messages=2000)
         world.publish("t", b"d", routing=MULTICAST)
         reshape(world, full_policy="FAIL", max_size_messages=3000)
-        kept = stock(world, "t")
+        kept = quota(world, "t")
         limits.configure(world.engine._slot)
-        assert kept == stock(world, "t") and kept[0] == 3 * (2 + 2 * turn)
+        assert kept == quota(world, "t") and kept[0] == 3 * (2 + 2 * turn)
         reshape(world, full_policy="PAGE")
 
 
@@ -354,7 +354,7 @@ def test_of_what_consumers_hold_some_thousands_are_looked_at():
     reshape(world, full_policy="FAIL", max_size_messages=20_000)
     assert limits._held(queue)[0] == limits._HELD < queue.delivering
     each = next(iter(world.engine.shown.consumers[1].ledger.values())).size_of(0)
-    assert stock(world) == (8000, 8000 * each)
+    assert quota(world) == (8000, 8000 * each)
 
 
 def test_what_waits_behind_selectors_is_counted_after_new_settings():
@@ -363,9 +363,9 @@ def test_what_waits_behind_selectors_is_counted_after_new_settings():
     for _ in range(100):
         world.publish("q", *[b"color:blue\n\nbody\0"] * 10)
     assert next(iter(world.engine._slot.queues.values())).far
-    before = stock(world)
+    before = quota(world)
     reconfigure(world, max_size_messages=1000)
-    assert before[0] == stock(world)[0] == 1000 and stock(world)[1] > before[1] * 0.9
+    assert before[0] == quota(world)[0] == 1000 and quota(world)[1] > before[1] * 0.9
     assert refused(world.publish("q", b"one more", seq=5)) == [Code.ADDRESS_FULL]
 
 
@@ -383,11 +383,11 @@ def test_what_is_held_is_counted_without_a_walk_for_each_message():
     held = world.engine.shown.consumers[1].ledger
     for run in held.values():
         run.ids = Ids(run.ids)
-    before = stock(world)
+    before = quota(world)
     reconfigure(world, max_size_messages=20)
-    assert stock(world) == before and before[0] == 4
+    assert quota(world) == before and before[0] == 4
     world.settle(1, list(held)[-1])
-    assert stock(world) == (0, 0)
+    assert quota(world) == (0, 0)
 
 
 def test_what_comes_back_and_what_waits_for_its_redelivery_is_counted_anew():
@@ -395,9 +395,9 @@ def test_what_comes_back_and_what_waits_for_its_redelivery_is_counted_anew():
     world.attach(1, ack=INDIVIDUAL)
     world.publish("q", b"a", b"b", b"c", durable=True)
     world.settle(1, ids(world.effects)[0], outcome=Outcome.NACK)
-    before = stock(world)
+    before = quota(world)
     reconfigure(world, max_size_messages=50)
-    assert stock(world) == before and before[0] == 3
+    assert quota(world) == before and before[0] == 3
 
 
 def test_books_are_made_anew_so_many_addresses_at_a_time_and_so_many_queues():
@@ -415,5 +415,5 @@ def test_a_queue_with_many_deliveries_counts_as_several():
         world.publish("q", b"%d" % n)  # runs of their own
     slot = world.engine._slot
     queue = next(iter(slot.queues.values()))
-    queue.close_book()
+    queue.close_usage()
     assert limits.recount(slot, queue) == 4

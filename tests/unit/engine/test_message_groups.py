@@ -108,10 +108,10 @@ def test_the_first_message_of_a_group_says_so():
 def test_the_header_of_first_messages_counts_for_limits_while_it_is_there():
     w = World(group_first_key="first", full_policy="FAIL", max_size_messages=100)
     send(w, *groups("a", "a"))
-    size = w.engine._slot.addresses["q"].stock.nbytes // 2
+    size = w.engine._slot.addresses["q"].quota.nbytes // 2
     w.subscribe(1, ack=INDIVIDUAL, credit_messages=1)
     w.settle(1, *ids(w.effects, 1))
-    assert w.engine._slot.addresses["q"].stock.nbytes == size
+    assert w.engine._slot.addresses["q"].quota.nbytes == size
 
 
 def test_buckets_and_groups_that_are_ignored():

@@ -174,9 +174,9 @@ def test_what_is_taken_back_makes_room():
     for _ in range(3):
         rest(world, period=1000, left=FOR_EVER)
     name = f"{RECURRING}q"
-    book = next(queue for queue in world.engine.queues() if queue.name == name).book
+    usage = next(queue for queue in world.engine.queues() if queue.name == name).usage
     world.do(Manage(7, 1, 0, Act.CANCEL, name, name, selector="1 2"))
-    assert (book.messages, book.stock.messages) == (1, 1)
+    assert (usage.messages, usage.quota.messages) == (1, 1)
 
 
 def test_a_browser_sees_what_is_not_due_and_takes_nothing():

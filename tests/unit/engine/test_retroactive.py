@@ -120,8 +120,8 @@ def test_they_count_for_the_limit_of_their_address():
     world = World(retroactive_messages=5, full_policy="FAIL", max_size_messages=100)
     send(world, *[b"a"] * 5)
     world.subscribe(1, "t", queue="c.s", durable=True, routing=MULTICAST, ack=CLIENT)
-    stock = world.engine._slot.addresses["t"].stock
-    assert stock is not None and stock.messages == 5
+    quota = world.engine._slot.addresses["t"].quota
+    assert quota is not None and quota.messages == 5
 
 
 @pytest.mark.parametrize("durable", [True, False])

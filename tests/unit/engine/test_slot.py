@@ -182,7 +182,7 @@ def test_a_page_is_as_many_as_fit_by_the_mean_and_one_at_least():
 def leaving(durable: bool = True, spilled: bool = True) -> Any:
     forgotten: list[Any] = []
     tries = SimpleNamespace(counts={1: 1}, forget=forgotten.append)
-    return named("q", id=3, book=None, durable=durable, spilled=spilled, tries=tries, forgotten=forgotten)
+    return named("q", id=3, usage=None, durable=durable, spilled=spilled, tries=tries, forgotten=forgotten)
 
 
 @pytest.mark.parametrize("whole", [True, False])
