@@ -17,8 +17,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 MODULES = (
-    "block", "bulk", "connection", "escapes", "events", "intake", "layouts", "memo", "rules", "sends", "versions",
-    "writer",
+    "block", "connection", "escapes", "events", "heads", "intake", "memo", "rules", "sends", "shortcuts/bulk",
+    "shortcuts/known_layouts", "shortcuts/known_sends", "shortcuts/layouts", "versions", "writer",
 )  # fmt: skip
 """Of broker/wire: bytes in, events out. Nobody makes subclasses of what is in them."""
 NEEDS = ["mypy>=1.15,<3", "setuptools>=70"]

@@ -1,6 +1,6 @@
 """One header block, read in full: command, headers, content-length, and the lines a MESSAGE relays.
 
-Rule: the single place that knows the grammar of header blocks; the fast paths (bulk.py, layouts.py)
+Rule: the single place that knows the grammar of header blocks; the short cuts (shortcuts/)
 may only repeat what this file has said about an equal block. Must not know bodies or buffers.
 """
 
@@ -30,7 +30,7 @@ from broker.core.errors import Code, ProtocolViolation
 from broker.core.message import ESCAPED
 
 from .escapes import unescape
-from .layouts import MARKS, NOT_RELAYED, Said, said_of
+from .heads import MARKS, NOT_RELAYED, Said, said_of
 from .rules import COMMANDS, HANDSHAKE, RESERVED, STRICT, WITH_BODY, Leniency, Role, check_command, check_headers
 from .versions import Version, negotiate
 

@@ -30,13 +30,14 @@ from broker.config.settings import WireSettings
 from broker.core.errors import Code, ProtocolViolation
 
 from .block import CHEAP, Block, check_limits, cost_of, implies, read_block
-from .bulk import read_acks
 from .events import IMPLIED, BodyData, BodyEnd, BodyStart, Event, Frame, Head, Violation
 from .intake import MANY_LINES, Intake
 from .memo import Memo
 from .rules import HANDSHAKE as OPENING
 from .rules import STRICT, Leniency, Role
 from .sends import SendReader
+from .shortcuts.bulk import read_acks
+from .shortcuts.known_sends import KnownSends
 from .versions import Version, negotiate
 
 __all__ = ["Connection", "Role"]
@@ -90,8 +91,8 @@ class Connection:
     """
 
     __slots__ = (
-        "_held", "_leniency", "_limit", "_memo", "_need", "_nul_wakes", "_phase", "_role", "_searched", "_sends",
-        "_settings", "_stream", "_streamed", "burst", "eols", "mid_frame", "more", "version",
+        "_held", "_known", "_leniency", "_limit", "_memo", "_need", "_nul_wakes", "_phase", "_role", "_searched",
+        "_sends", "_settings", "_stream", "_streamed", "burst", "eols", "mid_frame", "more", "version",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +113,7 @@ class Connection:
         self.eols = 0
         self._phase: Phase = HANDSHAKE
         self._sends: SendReader | None = None
+        self._known: KnownSends | None = None
         # What has come of an unfinished frame; a bytearray once it has grown.
         # Bytes at first: most reads end between frames, and an empty or small bytes object costs nothing to make.
         self._held: bytes | bytearray = b""
@@ -135,7 +137,7 @@ class Connection:
         """The versions are agreed on: later frames are read by the rules of `version`."""
         if version is not self.version:
             self.version = version
-            self._sends = None
+            self._sends = self._known = None
 
     def remembers_in(self, memo: Memo) -> None:
         """From its first SEND on: what header blocks mean is shared by those for whom it is the same."""
@@ -161,10 +163,10 @@ class Connection:
         held = self._held
         if phase is LOGIN:
             return self._keep_back(data)
-        sends = self._sends
+        known = self._known
         # Most reads of a client that waits for something are one SEND. Where nothing is under way, it is its event.
-        if sends is not None and phase is OPEN and not held and data[:1] == b"S" and self._stream == NO_STREAM and (
-            alone := sends.alone(data)
+        if known is not None and phase is OPEN and not held and data[:1] == b"S" and self._stream == NO_STREAM and (
+            alone := known.alone(data)
         ) is not None:  # fmt: skip
             self.eols += data[-1] == LF
             return [alone]
@@ -253,8 +255,8 @@ class Connection:
             phase = self._phase
             if phase is OPEN and self._role is Role.SERVER:
                 eols = -1
-                if first == 83 and self._sends is not None:
-                    eols = self._sends.bulk(intake, burst)
+                if first == 83 and self._known is not None:
+                    eols = self._known.bulk(intake, burst)
                 elif first == 65 and intake.plain_acks and data.startswith(b"ACK\n", intake.pos):
                     eols = read_acks(intake, self.version, self._small())
                 if eols >= 0:
@@ -307,8 +309,9 @@ class Connection:
     def _send(self, intake: Intake, raw: bytes, stop: int) -> bool:
         sends = self._sends
         if sends is None:
-            table = (self._memo or Memo(PRIVATE_ENTRIES)).table(self.version)
-            sends = self._sends = SendReader(self.version, self._settings, table)
+            memo = self._memo or Memo(PRIVATE_ENTRIES)
+            sends = self._sends = SendReader(self.version, self._settings, memo.families(self.version))
+            self._known = KnownSends(self.version, self._settings, memo.layouts(self.version))
         block = sends.find(raw)
         if block.cost:
             intake.weigh(block.cost)
@@ -326,8 +329,8 @@ class Connection:
             return False
         sends.add(intake, block, intake.data[stop : end + 1])
         intake.pos = end + 1
-        if block.names is not None:
-            sends.learn(raw, block, intake)
+        if block.names is not None and self._known is not None:
+            self._known.learn(raw, block, intake)
         return True
 
     def _other(self, intake: Intake, raw: bytes, stop: int) -> bool:

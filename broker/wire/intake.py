@@ -17,7 +17,7 @@ import re
 from typing import Final
 
 from .events import Acks, Event, Head, Sends
-from .layouts import HeadFamily
+from .heads import HeadFamily
 
 MANY_LINES: Final = b"\n\n\n\n"
 """So many empty lines are worth a search for the end of all."""

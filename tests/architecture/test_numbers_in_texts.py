@@ -46,7 +46,7 @@ MAY = {
         "int(digits)": "after isdigit()",
         "int(value)": "after isdigit()",
     },
-    "broker/wire/sends.py": {"int(m[layout.length_at])": "[0-9]{1,18} of layouts.py"},
+    "broker/wire/shortcuts/known_sends.py": {"int(m[layout.length_at])": "[0-9]{1,18} of layouts.py"},
 }
 """File → what stands there → why it may."""
 

@@ -23,7 +23,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "journal.recovery.recovery": ("journal/test_recovery.py", "journal/test_journal.py", "journal/test_stretches.py"),
     "wire.block": ("wire/test_block.py", "wire/test_rules.py", "wire/test_escapes.py", "wire/test_limits.py"),
     "wire.connection": ("wire/test_connection.py", "wire/test_rules.py", "wire/test_limits.py"),
-    "wire.bulk": ("wire/test_bulk.py",),
+    "wire.shortcuts.bulk": ("wire/test_bulk.py",),
     "wire.intake": ("wire/test_intake.py",),
     "owner.commit.group_commit": ("owner/test_group_commit.py",),
     "owner.bodies.bodies": ("owner/test_bodies.py",),

@@ -23,13 +23,13 @@ IN_SEND: Final[Mapping[str, str]] = {
     "AMQ_SCHEDULER_ACTION": "what is scheduled cannot be listed or taken back by messages",
     "transformation": "bodies are relayed as they came; transform them in the client",
 }
-"""Header of SEND → what to do instead. Refused whatever the value. All of them are in wire.layouts.SIGNIFICANT."""
+"""Header of SEND → what to do instead. Refused whatever the value. All of them are in wire.heads.SIGNIFICANT."""
 
 NUMBERS: Final[Mapping[str, str]] = {
     "expiration": "write ttl (milliseconds to live) or expires (epoch milliseconds); `dialect` rabbitmq has it",
 }
 """Header of SEND → what to do instead. Refused where its value is a number, as RabbitMQ wants it; any other value is
-the client's own. All of them are in wire.layouts.SIGNIFICANT."""
+the client's own. All of them are in wire.heads.SIGNIFICANT."""
 # Why not their effect: a number by that name of an Artemis or Classic client's own, a month for instance, would have
 # its messages expire in a second. Refused, nobody loses a message, and nobody waits for one to go.
 

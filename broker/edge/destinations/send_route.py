@@ -37,7 +37,7 @@ READ = (
     "AMQ_SCHEDULED_DELAY",
     "AMQ_SCHEDULED_TIME",
 )
-"""Headers of SEND that decide the route; all of them are in wire.layouts.SIGNIFICANT."""
+"""Headers of SEND that decide the route; all of them are in wire.heads.SIGNIFICANT."""
 
 
 class Split:

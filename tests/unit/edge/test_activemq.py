@@ -18,7 +18,7 @@ from broker.edge.destinations.dialects import activemq
 from broker.edge.destinations.send_route import READ, RouteCache
 from broker.engine.publishing.recurrence import FOR_EVER, Recurrence
 from broker.wire.events import Head
-from broker.wire.layouts import SIGNIFICANT
+from broker.wire.heads import SIGNIFICANT
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "compatibility-activemq.md").read_text()
 DIALECT = activemq.ActiveMQ.made(AcceptorSettings(dialect="activemq"), ".", Homes(), lambda _: AddressSettings())

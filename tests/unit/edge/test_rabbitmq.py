@@ -17,7 +17,7 @@ from broker.edge.destinations.dialects.exchanges import PREDECLARED
 from broker.edge.destinations.send_route import READ, RouteCache
 from broker.edge.subscribing.subscribe_request import PRIORITIES
 from broker.wire.events import Head
-from broker.wire.layouts import NAMED, SIGNIFICANT
+from broker.wire.heads import NAMED, SIGNIFICANT
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "compatibility-rabbitmq.md").read_text()
 DIALECT = rabbitmq.RabbitMQ(

@@ -10,7 +10,7 @@ from broker.edge.destinations.foreign_headers import ARGUMENTS, IN_SEND, NUMBERS
 from broker.edge.destinations.send_route import READ, RouteCache
 from broker.edge.destinations.zone_affinity import ZoneAffinity
 from broker.wire.events import Head
-from broker.wire.layouts import SIGNIFICANT
+from broker.wire.heads import SIGNIFICANT
 
 DIALECT = Dialect.of("/queue/", "/topic/")
 

@@ -9,7 +9,7 @@ from broker.config.settings import WireSettings
 from broker.core.message import ESCAPED, GROUPED, TEXT, is_text
 from broker.wire.connection import Connection, Role
 from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Frame, Sends, Violation
-from broker.wire.layouts import SIGNIFICANT
+from broker.wire.heads import SIGNIFICANT
 from broker.wire.versions import Version
 
 COMPILED = not broker.wire.connection.__file__.endswith(".py")

@@ -7,7 +7,7 @@ what cutting.flatten gives for the same octets. It shares no code with broker.wi
 from __future__ import annotations
 
 from broker.core.message import ESCAPED, GROUPED, TEXT
-from broker.wire.layouts import SIGNIFICANT
+from broker.wire.heads import SIGNIFICANT
 
 NEEDS = {
     "1.0": {"SUBSCRIBE": ["destination"], "UNSUBSCRIBE": [], "ACK": ["message-id"]},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.wire.bulk import ACKS, FIRST_PIECE, LARGEST_PIECE, OneValue, SameBlock, read_acks
 from broker.wire.events import Head
 from broker.wire.intake import SENDS_AS_ONE, Intake
+from broker.wire.shortcuts.bulk import ACKS, FIRST_PIECE, LARGEST_PIECE, OneValue, SameBlock, read_acks
 
 from .cutting import HEAD, V10, V11, V12, logged_in
 

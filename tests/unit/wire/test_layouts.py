@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.core.message import GROUPED, TEXT, UNIQUE
-from broker.wire.layouts import HeadFamily, Layout
+from broker.wire.heads import HeadFamily
+from broker.wire.shortcuts.layouts import Layout
 from broker.wire.versions import Version
 
 V10, V12 = Version.V10, Version.V12

@@ -7,8 +7,10 @@ import pytest
 from broker.core.errors import ProtocolViolation
 from broker.wire.block import check_limits
 from broker.wire.events import Violation
-from broker.wire.layouts import NAMES, NAMES_BYTES, REMEMBERED
-from broker.wire.memo import LAYOUTS, LEARN_AFTER, Memo
+from broker.wire.heads import REMEMBERED
+from broker.wire.memo import Memo
+from broker.wire.shortcuts.known_layouts import LAYOUTS, LEARN_AFTER
+from broker.wire.shortcuts.layouts import NAMES, NAMES_BYTES
 
 from .cutting import HEAD, SMALL, V10, V11, V12, cut_everywhere, feed, logged_in, one, small, small_v10, violation
 
@@ -79,7 +81,7 @@ def test_body_of_control_frames(make):
 
 def test_memo_is_bounded_and_learns_names_that_come_again():
     memo = Memo(8)
-    table = memo.table(V12)
+    layouts, families = memo.layouts(V12), memo.families(V12)
 
     def send(n, destination=b"d"):
         return b"SEND\ndestination:%b\nname%d:1\ncontent-length:1\n\nx\0" % (destination, n)
@@ -87,15 +89,15 @@ def test_memo_is_bounded_and_learns_names_that_come_again():
     # One connection each: what is learned is the memo's.
     for _ in range(LEARN_AFTER - 1):
         logged_in(V12, memo=memo).receive(send(1))
-    assert not table.layouts
+    assert not layouts.known
     logged_in(V12, memo=memo).receive(send(1))
-    assert list(table.layouts) == [(b"destination", b"name1", b"content-length")]
+    assert list(layouts.known) == [(b"destination", b"name1", b"content-length")]
     for n in range(LAYOUTS + 50):
         for _ in range(LEARN_AFTER):
             logged_in(V12, memo=memo).receive(send(n, b"d%d" % n))
-        assert len(table.layouts) <= LAYOUTS
-        assert len(table.families) <= 8
-    assert len(table._seen) <= 8
+        assert len(layouts.known) <= LAYOUTS
+        assert len(families.known) <= 8
+    assert len(layouts._seen) <= 8
 
 
 def test_what_a_client_says_at_length_is_not_kept():
@@ -104,11 +106,11 @@ def test_what_a_client_says_at_length_is_not_kept():
     connection = logged_in(V12, memo=memo)
     frame = b"SEND\ndestination:d\nreply-to:%b%d\n\nx\0"
     connection.receive(b"".join(frame % (b"x" * REMEMBERED, n) for n in range(40)))
-    table = memo.table(V12)
-    [layout] = table.layouts.values()
-    assert not layout._families and not table.families
+    layouts, families = memo.layouts(V12), memo.families(V12)
+    [layout] = layouts.known.values()
+    assert not layout._families and not families.known
     connection.receive(frame % (b"x", 1))
-    assert len(layout._families) == len(table.families) == 1
+    assert len(layout._families) == len(families.known) == 1
 
 
 @pytest.mark.parametrize("names", [[b"n%d" % n for n in range(NAMES)], [b"n" * NAMES_BYTES]])
@@ -118,9 +120,9 @@ def test_names_that_take_long_to_learn_are_not(names):
     block = b"SEND\ndestination:d\n%b\n\0" % b"".join(b"%b:1\n" % name for name in names)
     events = logged_in(V12, memo=memo).receive(block * (LEARN_AFTER + 1))
     assert sum(len(event.records) for event in events) == LEARN_AFTER + 1
-    assert not memo.table(V12).layouts
+    assert not memo.layouts(V12).known
     logged_in(V12, memo=memo).receive(block.replace(b"\n%b:1" % names[0], b"\ns:1") * (LEARN_AFTER + 1))
-    assert len(memo.table(V12).layouts) == (len(names) == 1)
+    assert len(memo.layouts(V12).known) == (len(names) == 1)
 
 
 def test_memo_keeps_versions_apart():

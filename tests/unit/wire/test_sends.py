@@ -1,86 +1,54 @@
-"""SENDs the cheapest way that fits: the same result whichever it is, and what it costs is counted."""
+"""SENDs read in full: the record of one says where its length came from, and what it costs is counted."""
 
 from __future__ import annotations
 
 import pytest
 
-from broker.wire.layouts import FAMILIES
-from broker.wire.memo import LEARN_AFTER, Memo
-from broker.wire.sends import MAKING, PATIENCE
-
-from .cutting import HEAD, SMALL, V12, feed, logged_in
-
-
-def test_large_block_that_is_known():
-    """The stream's lines do not depend on how the block was understood."""
-    small_frame = HEAD + b"content-length:3\n\nabc\0"
-    large_frame = HEAD + b"content-length:1500\n\n%b\0" % (b"q" * 1500)
-    memo = Memo(100)
-    for _ in range(5):
-        flat = feed(logged_in(V12, SMALL, memo), [(small_frame + large_frame) * 4])
-        assert [f[2] for f in flat if f[0] == "START"] == [b"destination:d\n"] * 4
+from broker.config.settings import WireSettings
+from broker.core.errors import ProtocolViolation
+from broker.core.message import TEXT
+from broker.wire.heads import Families
+from broker.wire.intake import Intake
+from broker.wire.sends import SendReader
+from broker.wire.versions import Version
 
 
-def test_only_plain_blocks_are_learned():
-    memo = Memo(8)
-    for _ in range(LEARN_AFTER + 1):
-        for line in (b"a:\\c", b"a:b:c", b"a\\c:1", b"a:\xc3\xa9", b"d:1\nd:2"):
-            logged_in(V12, memo=memo).receive(HEAD + line + b"\ncontent-length:1\n\nx\0")
-        logged_in(V12, memo=memo).receive(b"SEND\r\ndestination:d\r\ncontent-length:1\r\n\r\nx\0")
-    assert not memo.table(V12).layouts
+def reader() -> SendReader:
+    return SendReader(Version.V12, WireSettings(), Families(8, Version.V12))
 
 
-def test_what_layouts_keep_is_bounded():
-    """A destination of its own in each message, and a client whose names never fit what was learned."""
-    memo = Memo(8)
-    connection = logged_in(V12, memo=memo)
-    frame = b"SEND\ndestination:d%d\nn:%d\n\nx\0"
-    connection.receive(b"".join(frame % (n, n) for n in range(FAMILIES + 500)))
-    [layout] = memo.table(V12).layouts.values()
-    assert 0 < len(layout._families) <= FAMILIES
-    connection.receive(b"".join(b"SEND\ndestination:d\nn%d:1\n\nx\0" % n for n in range(PATIENCE + 1)))
-    assert not connection._sends._layouts
+def added(*frames: tuple[bytes, bytes]) -> Intake:
+    sends, intake = reader(), Intake(b"", True, 0)
+    for raw, body in frames:
+        sends.add(intake, sends.find(raw), body)
+    intake.flush()
+    return intake
 
 
-def looked_at(connection):
-    """What a receive() has held against patterns, in bytes; whatever came of it."""
-    seen = 0
-
-    class Counted:
-        def __init__(self, layout):
-            self.match_of = layout.match
-
-        def __call__(self, data, at, stop):
-            nonlocal seen
-            seen += min(data.index(b"\n\n", at), stop) - at
-            return self.match_of(data, at, stop)
-
-    for layout in connection._sends._table.layouts.values():
-        layout.match = Counted(layout)
-    events = connection.receive(b"")
-    return sum(len(event.records) for event in events), seen
+def test_a_length_that_was_given_stands_in_front_and_one_that_was_not_behind():
+    raw = b"SEND\ndestination:d\nn:\\c\n"
+    [given] = added((raw + b"content-length:1\n\n", b"x\0")).out
+    assert given.records == [b"content-length:1\ndestination:d\nn:\\c\n\nx\0"] and not given.head.flags & TEXT
+    [found] = added((raw + b"\n", b"x\0")).out
+    assert found.records == [b"destination:d\nn:\\c\ncontent-length:1\n\nx\0"] and found.head.flags & TEXT
 
 
-@pytest.mark.parametrize(("size", "kinds"), [(10, 4), (200, 4), (200, 5), (2000, 1), (2000, 5), (9000, 4), (9000, 5)])
-def test_frames_held_against_names_that_do_not_fit_count_as_more(size, kinds):
-    """Names that differ at the end only, in turn: each is held against four patterns. 16 KB take 0.25 ms."""
-    connection = logged_in(V12)
-    frames = [b"SEND\ndestination:%b\nn%d:1\n\nx\0" % (b"d" * size, n) for n in range(kinds)]
-    for frame in frames:
-        connection.receive(frame * LEARN_AFTER)
-    connection.burst = 0
-    connection.receive(b"".join(frames) * (4_000_000 // size // kinds if size > 10 else 4000))
-    connection.burst = 128
-    taken, seen = looked_at(connection)
-    assert connection.more
-    assert taken * 2 + seen / 64 <= 128 * 16 * 4, "as much as 128 frames of 30 µs: 2 µs a frame, 15 ns a byte"
+def test_those_that_say_the_same_are_one_event_and_cost_a_frame_each():
+    one = (b"SEND\ndestination:d\nreceipt:1\nn:1\n\n", b"x\0"), (b"SEND\ndestination:d\nn:2\n\n", b"y\0")
+    intake = added(*one)
+    assert [(len(event.records), event.receipts) for event in intake.out] == [(2, [b"1"])] and intake.cost == 1
+    other = added(one[0], (b"SEND\ndestination:e\nn:2\n\n", b"y\0"))
+    assert len(other.out) == 2 and other.cost == 0
 
 
-def test_making_layouts_counts_as_work():
-    """Of names that each come three times; a pattern takes as long as some frames."""
-    connection = logged_in()
-    connection.burst = 128
-    names = b"".join(b"SEND\ndestination:d\nn%d:1\n\nx\0" % (n // LEARN_AFTER) for n in range(600))
-    connection.receive(names)
-    assert connection.more
-    assert 0 < len(connection._sends._table.layouts) <= 128 // MAKING
+def test_a_streamed_body_has_a_head_of_its_own():
+    sends = reader()
+    block = sends.find(b"SEND\ndestination:d\nn:1\n\n")
+    head = sends.open_head(block)
+    assert (head.lines, head.flags & TEXT, head.headers) == (b"destination:d\nn:1\n", TEXT, {"destination": "d"})
+    assert head is not sends.open_head(block)
+
+
+def test_a_broken_block_is_a_violation():
+    with pytest.raises(ProtocolViolation):
+        reader().find(b"SEND\ndestination:d\nno colon\n\n")

@@ -2,7 +2,7 @@
 
 Producers write the same header names in the same order again and again, with other values each time. A Layout is such a
 row of names as one pattern: it finds the end of the block, checks every octet of it and hands out what a broker acts
-on, in one step of C. A HeadFamily is what such blocks mean: all that say the same to a broker share it.
+on, in one step of C. What such blocks mean is a HeadFamily (heads.py): all that say the same to a broker share it.
 
 Rule: a layout may only say what block.py says of the same block, and takes plain blocks only (no escape, CR, NUL or
 further colon, ASCII, no name twice). It is learned from blocks that block.py has read.
@@ -11,76 +11,20 @@ further colon, ASCII, no name twice). It is learned from blocks that block.py ha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.core.message import GROUPED, TEXT, TRACED, UNIQUE
+from broker.core.message import TEXT
 
-from .escapes import unescape
-from .events import Head
-from .rules import RESERVED
-from .versions import Version
+from ..events import Head
+from ..heads import MARKS, NAMES_SAID, NOT_RELAYED, REMEMBERED, SAID, HeadFamily, Said, said_of
+from ..versions import Version
 
-SIGNIFICANT: Final = frozenset(
-    {
-        "AMQ_SCHEDULED_CRON",
-        "AMQ_SCHEDULED_DELAY",
-        "AMQ_SCHEDULED_PERIOD",
-        "AMQ_SCHEDULED_REPEAT",
-        "AMQ_SCHEDULED_TIME",
-        "AMQ_SCHEDULED_ZONE",
-        "AMQ_SCHEDULER_ACTION",
-        "amq-msg-type",
-        "auto-delete",
-        "destination",
-        "destination-type",
-        "durable",
-        "exclusive",
-        "expiration",
-        "expires",
-        "persistent",
-        "priority",
-        "reply-to",
-        "transaction",
-        "transformation",
-        "ttl",
-        "user-id",
-        "x-dead-letter-exchange",
-        "x-dead-letter-routing-key",
-        "x-expires",
-        "x-max-age",
-        "x-max-length",
-        "x-max-length-bytes",
-        "x-max-priority",
-        "x-message-ttl",
-        "x-overflow",
-        "x-queue-type",
-        "x-single-active-consumer",
-        "x-stream-filter-size-bytes",
-        "x-stream-max-segment-size-bytes",
-    }
-)
-"""Headers of SEND that the broker may act on, or refuse. Whoever reads another one from Head.headers adds it here;
-tests of the edge hold its lists against this one."""
-NAMED: Final = frozenset({"message-id"})
-"""Headers of SEND of which it matters that they are there: Head.headers has them without their value, which may be
-another one in each message."""
-SAID: Final = frozenset([name.encode() for name in SIGNIFICANT])
-NAMES_SAID: Final = frozenset([name.encode() for name in NAMED])
-ACTED_ON: Final = SAID | NAMES_SAID
-NOT_RELAYED: Final = frozenset([name.encode() for name in RESERVED])
-MARKS: Final = {b"JMSXGroupID": GROUPED, b"_AMQ_DUPL_ID": UNIQUE, b"traceparent": TRACED}
-"""Headers of SEND whose presence shows in the flags, so that nobody has to look for them in vain."""
 FAMILIES: Final = 64
 """Meanings remembered by one layout."""
-REMEMBERED: Final = 512
-"""Bytes of what a block says, up to which that is remembered: a client may give 10 KB of it in each."""
 NAMES: Final = 48
 NAMES_BYTES: Final = 1024
 """Of a row that is made a layout: the pattern of 48 takes 1.5 ms to make, of 90 of 170 bytes 70."""
-
-Said = tuple[tuple[bytes, bytes], ...]
-"""Names and raw values of what a broker acts on, by name; see said_of."""
 
 # Possessive, so that a block that does not fit is left at the first octet that differs, and never gone through again.
 # What the class leaves out needs a closer look, which block.py has: a colon has to be escaped, a backslash may be
@@ -91,31 +35,6 @@ _UNPADDED: Final = rb"[^\n\r:\\\0\x80-\xff \t]*+"
 _NAME: Final = re.compile(rb"[^\n\r:\\\0\x80-\xff]+").fullmatch
 _LENGTH: Final = b"content-length"
 _RECEIPT: Final = b"receipt"
-
-
-def said_of(headers: Mapping[bytes, bytes]) -> Said:
-    """What headers, of raw values, say to a broker."""
-    said = [(name, headers[name] if name in SAID else b"") for name in ACTED_ON.intersection(headers)]
-    said.sort()
-    return tuple(said)
-
-
-class HeadFamily:
-    """The heads, without lines, of all blocks that say the same to a broker; one for each set of flags."""
-
-    __slots__ = ("_heads", "headers")
-
-    def __init__(self, said: Said, version: Version) -> None:
-        self.headers = {name.decode(): unescape(value.decode(), version) for name, value in said}
-        self._heads: dict[int, Head] = {}
-
-    def head(self, flags: int) -> Head:
-        """The head of messages of which some have these flags."""
-        # As many as there are sets of MARKS, TEXT and ESCAPED at most: 32.
-        head = self._heads.get(flags)
-        if head is None:
-            head = self._heads[flags] = Head(b"", self.headers, flags, False)
-        return head
 
 
 class Layout:

@@ -9,7 +9,7 @@ succeed and shrink when they do not, so that wasted work stays in proportion to 
 """
 
 # Example. A client sends 1,000 times SEND with destination:/queue/a, content-length:5 and five octets; one read holds
-# 900 frames and a half. The first frame goes through the reader; SendReader.learn keeps its block in SameBlock (size
+# 900 frames and a half. The first frame goes through the reader; KnownSends.learn keeps its block in SameBlock (size
 # 6).
 #     take    the block stands at pos, and NUL where 5 octets later it should: worth a bulk step, of 16 frames at
 #             first
@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from .events import Head
-from .intake import SENDS_AS_ONE, Intake
-from .layouts import HeadFamily
-from .versions import Version
+from ..events import Head
+from ..heads import HeadFamily
+from ..intake import SENDS_AS_ONE, Intake
+from ..versions import Version
 
 FIRST_PIECE: Final = 16
 """Frames looked at in the first step; doubles on success."""
