@@ -41,7 +41,7 @@ from broker.link.owner_side.link_server import LinkServer
 from broker.owner.bodies.bodies import FileBodyReader, FileBodyWriter
 from broker.owner.bodies.held_bodies import HeldBodies
 from broker.owner.commit.io_thread import IoThread
-from broker.owner.replication.follower import FollowerHome, Followers
+from broker.owner.replication.following.follower import FollowerHome, Followers
 from broker.owner.replication.leader import LeaderHome, Leaders
 from broker.owner.replication.peer import Identity
 from broker.owner.replication.replica_check import Inspector, SlotCheck

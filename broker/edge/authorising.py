@@ -20,8 +20,8 @@ from broker.engine.address.address_settings import plain_routing
 
 from .destinations.send_route import Route
 from .rights.permissions import ADDRESS, DURABLE, OWN, Rights, full_name
-from .session import audit_trail
 from .session.session import Session
+from .session.told import audit_trail
 from .subscriptions.subscription import SlotSubscription
 
 

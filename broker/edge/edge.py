@@ -42,12 +42,12 @@ from .quotas.quotas import Quotas
 from .requests.inbound import Inbound
 from .requests.live_changes import LiveChanges
 from .rights.permissions import Permissions, Rights, of_settings
-from .session import audit_trail
 from .session.added_headers import Numbers
 from .session.counters import EdgeCounters
 from .session.expiries import Expiries
 from .session.parts import Eases, Faulty, Flushes, OpenConnection, ReadingHalf
 from .session.session import Session
+from .session.told import audit_trail
 from .subscribing.queue_wildcards import QueueWildcards
 from .subscribing.stream_ends import StreamEnds
 from .subscriptions.rate_limits import make_rates

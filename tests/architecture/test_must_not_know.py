@@ -39,7 +39,7 @@ KNOWING: dict[str, tuple[str, ...]] = {
     "routes": ("broker.edge.destinations.send_route",),
     "selectors": ("broker.selector",),
     "sessions": ("broker.edge.session.session",),
-    "sockets": ("socket", "broker.edge.transport.tcp", "broker.edge.transport.websocket"),
+    "sockets": ("socket", "broker.edge.transport.tcp", "broker.edge.transport.websockets.websocket"),
     "STOMP": ("broker.wire",),
     "store": ("broker.metadata",),
     "streams": ("broker.seams.stream", "broker.rpc.streams", "grpc"),

@@ -148,7 +148,7 @@ class Holder:
         """In AckMode.AUTO: what it has when all of the body has come."""
         self.withheld = 0
         """Bytes of what its edge keeps back."""
-        self.fan: Any = None
+        self.split: Any = None
         """The SplitSubscription that it is a part of, if it is one."""
         self.ended = self.doubtful = False
         self.given_up = 0

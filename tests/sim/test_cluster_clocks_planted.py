@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from broker.core.commands import Publish
-from broker.owner.replication.follower import Followers
+from broker.owner.replication.following.follower import Followers
 from broker.owner.replication.leader import Leaders
 from tests.sim.cluster_clocks import ClockHistory
 

@@ -27,7 +27,7 @@ from broker.link.edge_side.slot_channel import SlotChannel
 from broker.link.owner_side.attach_barrier import AttachBarrier
 from broker.link.owner_side.edge_peer import EdgePeer
 from broker.link.owner_side.link_server import LinkServer
-from broker.owner.replication.follower import Followers
+from broker.owner.replication.following.follower import Followers
 from broker.owner.replication.isr import LedSlot
 from broker.owner.replication.leader import Leaders
 from broker.owner.shard.shard import Shard

@@ -25,7 +25,7 @@ from broker.core.states import StateTable
 from broker.edge.access.login_queue import LOGIN_CHECK
 from broker.edge.session.session_state import SESSION
 from broker.edge.session.transactions import TRANSACTION
-from broker.owner.replication.followed_slot import FOLLOWED
+from broker.owner.replication.following.followed_slot import FOLLOWED
 from broker.owner.replication.isr import FOLLOWER, LEADER
 from broker.owner.slots.slot_role import SLOT
 from broker.owner.transactions.cross_slot_tx import CROSS_SLOT

@@ -21,7 +21,7 @@ from broker.edge.access.users import User
 from broker.edge.rights.permissions import Rights, of_settings
 from broker.engine.address.address_settings import Matcher
 from broker.journal.journal import Journal
-from broker.owner.replication.follower import Followers
+from broker.owner.replication.following.follower import Followers
 from broker.owner.replication.leader import Leaders
 from broker.owner.shard.shard import Shard
 from broker.seams.clock import Clock, SystemClock

@@ -25,7 +25,7 @@ from ..transport.handshakes import AcceptLoop, Handshakes, HandshakeSteps
 from ..transport.sniff import BufferedEitherChannel, EitherChannel
 from ..transport.tcp import BufferedTcpChannel, StreamChannel, TcpChannel, tune
 from ..transport.tls import CertificateWatcher
-from ..transport.websocket import BufferedWsChannel, WsChannel
+from ..transport.websockets.websocket import BufferedWsChannel, WsChannel
 from .auth import is_loopback
 
 log = logging.getLogger("stampede.edge")

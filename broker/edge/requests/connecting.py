@@ -23,8 +23,9 @@ from ..access.client_ids import check_client_id
 from ..destinations.asking import ask
 from ..destinations.directory import Done
 from ..quotas.quotas import Resource, Usage
-from ..session import audit_trail, heartbeat
+from ..session import heartbeat
 from ..session.session import Session
+from ..session.told import audit_trail
 from ..transport.tcp import peer_host
 from .proving import of_upgrade, prove
 

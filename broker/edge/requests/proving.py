@@ -29,7 +29,7 @@ from ..access.auth import Principal, refusal
 from ..access.token_logins import TokenLogins
 from ..session.session import Session
 from ..transport.channel import Channel
-from ..transport.upgrade import basic
+from ..transport.websockets.upgrade import basic
 
 log = logging.getLogger("stampede.edge")
 

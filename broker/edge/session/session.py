@@ -33,15 +33,15 @@ from ..subscriptions.subscription import SlotSubscription
 from ..subscriptions.wildcard_subscription import STANDING, block
 from ..transport.channel import GONE, Channel
 from ..transport.tcp import peer_host
-from . import audit_trail
-from .auto_create_refusals import full_queue, not_made
 from .blocked_sends import BlockedSends
-from .client_notices import endings, filled, notice, temporary
-from .open_errors import to_be_told
 from .outbound import Outbound
 from .parts import EdgeServices, ReadingHalf
 from .receipts import ASIDE, Answers, Then
 from .session_identity import SessionIdentity
+from .told import audit_trail
+from .told.auto_create_refusals import full_queue, not_made
+from .told.client_notices import endings, filled, notice, temporary
+from .told.open_errors import to_be_told
 from .transactions import Transactions
 from .watchdog import Watch
 

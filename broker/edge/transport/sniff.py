@@ -18,7 +18,7 @@ from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike
 from .tcp import BufferedReads, PlainReads, StreamChannel
-from .websocket import WebSocketStream
+from .websockets.websocket import WebSocketStream
 
 GET = ord("G")
 

@@ -21,7 +21,7 @@ from .slot_address import Address
 
 def check(slot: Slot, address: Address | None, command: Publish) -> None:
     """Raises RefusedError(QUOTA). Neither who has made the queue nor how much he has is for everybody who sends there;
-    what is his own the edge adds (edge/session/auto_create_refusals.py)."""
+    what is his own the edge adds (edge/session/told/auto_create_refusals.py)."""
     full = slot.budget.full_makers
     # Session 0 is the broker itself; a part of a transaction has been asked with all others.
     if not full or address is None or not command.session or command.atomic:

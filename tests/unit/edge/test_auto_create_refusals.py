@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.core.errors import Code
 from broker.edge.quotas.quotas import Quotas
 from broker.edge.rights.permissions import Permissions
-from broker.edge.session.auto_create_refusals import not_made
+from broker.edge.session.told.auto_create_refusals import not_made
 
 
 def test_why_something_was_not_made():

@@ -10,7 +10,7 @@ from broker.config.settings import EngineSettings
 from broker.core.effects import AddressBlocked, Done
 from broker.core.notices import Notice, NoticeKind
 from broker.core.reasons import Reason
-from broker.edge.session.client_notices import filled
+from broker.edge.session.told.client_notices import filled
 
 from .bench import Bench
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.errors import Code
-from broker.edge.session.open_errors import SURVIVED, to_be_told
+from broker.edge.session.told.open_errors import SURVIVED, to_be_told
 from broker.wire.events import Frame, Head, Sends
 
 

@@ -9,7 +9,14 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request
 
 from broker.config.settings import EdgeSettings
-from broker.edge.transport.upgrade import SUBPROTOCOLS, HttpRefusal, authorization, basic, choose_subprotocol, refusal
+from broker.edge.transport.websockets.upgrade import (
+    SUBPROTOCOLS,
+    HttpRefusal,
+    authorization,
+    basic,
+    choose_subprotocol,
+    refusal,
+)
 
 LOCAL = ("10.0.0.5", 61614)
 LOOPBACK = ("127.0.0.1", 61614)

@@ -10,7 +10,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from broker.core.reasons import Reason
-from broker.edge.transport.upgrade import origin_allowed
+from broker.edge.transport.websockets.upgrade import origin_allowed
 from tests.harness.shells import Edge, both_loops, closed, listening, run
 
 from .ws_client import WS, url

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from websockets.exceptions import ProtocolError
 
-from broker.edge.transport.ws_frames import Frames, TooLarge
+from broker.edge.transport.websockets.ws_frames import Frames, TooLarge
 
 WINDOW = 15
 

@@ -21,7 +21,7 @@ from broker.core.slots import SlotRecord
 from broker.engine.engine import Engine
 from broker.journal.journal import Journal
 from broker.journal.log import format as f
-from broker.owner.replication.follower import FollowerHome, Followers
+from broker.owner.replication.following.follower import FollowerHome, Followers
 from broker.owner.replication.leader import LeaderHome, Leaders
 from broker.owner.replication.peer import Identity
 from broker.owner.replication.replica_check import Inspector

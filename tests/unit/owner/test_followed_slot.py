@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.states import IllegalMove
-from broker.owner.replication.followed_slot import FollowedSlot, FollowedState
+from broker.owner.replication.following.followed_slot import FollowedSlot, FollowedState
 
 OLD, NEW, STREAM, OTHER = "old standby", "new standby", "stream", "other stream"
 

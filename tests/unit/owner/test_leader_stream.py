@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.owner.replication.leader_stream import LeaderStream
+from broker.owner.replication.following.leader_stream import LeaderStream
 from broker.rpc.v1 import replica_pb2 as pb
 
 SLOT = 7

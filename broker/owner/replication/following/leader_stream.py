@@ -29,11 +29,11 @@ from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Ended, Stream
 
-from ..bodies.incoming_bodies import IncomingBodies, IncomingStore
-from ..commit.io_thread import Io
-from ..slots.standby import Change
-from .catchup import bodies_of
-from .replica_check import Found, QueueState, packed
+from ...bodies.incoming_bodies import IncomingBodies, IncomingStore
+from ...commit.io_thread import Io
+from ...slots.standby import Change
+from ..catchup import bodies_of
+from ..replica_check import Found, QueueState, packed
 
 log = logging.getLogger("stampede.owner")
 

@@ -30,13 +30,13 @@ from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Ended, EndKind, Stream, StreamEnd
 
-from ..bodies.incoming_bodies import IncomingStore
-from ..commit.io_thread import Io
-from ..slots.standby import Change, Settled, Standby
+from ...bodies.incoming_bodies import IncomingStore
+from ...commit.io_thread import Io
+from ...slots.standby import Change, Settled, Standby
+from ..peer import PROTOCOL, Identity
+from ..replica_check import Found, Kept
 from .followed_slot import FollowedSlot
 from .leader_stream import LeaderStream, refusal
-from .peer import PROTOCOL, Identity
-from .replica_check import Found, Kept
 
 log = logging.getLogger("stampede.owner")
 

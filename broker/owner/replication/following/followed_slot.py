@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.core.states import StateTable
 
-from ..slots.standby import Standby
+from ...slots.standby import Standby
 from .leader_stream import LeaderStream
 
 
@@ -31,8 +31,8 @@ class FollowedState(Enum):
 
 
 FOLLOWED: Final = StateTable(
-    "A slot that is followed, at its follower (`owner/replication/followed_slot.py`; decided in"
-    " `owner/replication/follower.py`).",
+    "A slot that is followed, at its follower (`owner/replication/following/followed_slot.py`; decided in"
+    " `owner/replication/following/follower.py`).",
     FollowedState,
     {FollowedState.UNLED: "it is followed here from now on"},
     {

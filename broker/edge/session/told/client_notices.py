@@ -16,8 +16,8 @@ from broker.core.reasons import Reason
 from broker.core.virtual_host import VirtualHost
 from broker.engine.address.address_settings import plain_routing
 
-from ..destinations.temporary import TOPIC
-from ..subscriptions.subscription import SlotSubscription
+from ...destinations.temporary import TOPIC
+from ...subscriptions.subscription import SlotSubscription
 
 
 class Told(Protocol):

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from broker.core.errors import Code, RefusedError
 
-from ..quotas.quotas import Usage
-from ..rights.permissions import CREATE, Rights, not_created
+from ...quotas.quotas import Usage
+from ...rights.permissions import CREATE, Rights, not_created
 
 
 def not_made(

@@ -30,8 +30,8 @@ from broker.config.settings import EdgeSettings
 from broker.core.errors import Code
 from broker.core.reasons import Reason
 
-from .channel import EdgeLike, SessionLike
-from .tcp import BufferedReads, PlainReads, StreamChannel, discard
+from ..channel import EdgeLike, SessionLike
+from ..tcp import BufferedReads, PlainReads, StreamChannel, discard
 from .upgrade import HttpRefusal, authorization, choose_subprotocol, refusal
 from .ws_frames import Frames, TooLarge
 
