@@ -27,6 +27,8 @@ def tricks(tree: ast.Module) -> Iterator[str]:
                 yield "an object without its __init__"
             elif isinstance(called, ast.Name) and called.id == "hasattr" and ast.unparse(node.args[0]) == "self":
                 yield "an attribute that may be missing"
+            elif isinstance(called, ast.Name) and called.id == "setattr" and isinstance(node.args[1], ast.Constant):
+                yield "an attribute written by its name"
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,7 @@ def tricks(tree: ast.Module) -> Iterator[str]:
         ("known = frame.f_locals", "frame variables"),
         ("end = RefusedError.__new__(RefusedError)", "an object without its __init__"),
         ("def close(self):\n    if hasattr(self, 'rpc'): pass", "an attribute that may be missing"),
+        ("lambda bucket: setattr(bucket, 'owner', 0)", "an attribute written by its name"),
         ("text = super().__new__(cls, why)\nkind = thing.__class__\nhasattr(column, 'dtype')", None),
     ],
 )

@@ -27,7 +27,7 @@ from broker.selector.heads import head_of
 
 from ..messages.unloaded import Stub
 from .consumer import Consumer
-from .match_buckets import LOOSE, NOBODY, Far, Key, MatchBucket
+from .match_buckets import NOBODY, Far, Key, MatchBucket
 from .message_groups import Groups
 from .selector_index import SelectorIndex
 
@@ -204,9 +204,7 @@ class Eligibility:
             # Groups first, then the buckets: what waited for it is LOOSE, and the next one who gets a message owns its
             # group.
             self.groups.leave(consumer.id)
-            self._relabel(
-                lambda bucket: setattr(bucket, "owner", LOOSE if bucket.owner == consumer.id else bucket.owner)
-            )
+            self._relabel(lambda bucket: bucket.leaves(consumer.id))
         self._changed()
 
     def reading(self) -> bool:
@@ -239,7 +237,7 @@ class Eligibility:
         """No group belongs to a consumer."""
         assert self.groups is not None
         self.groups.clear()
-        self._relabel(lambda bucket: setattr(bucket, "owner", LOOSE if bucket.owner else NOBODY))
+        self._relabel(MatchBucket.loosen)
 
     def _changed(self) -> None:
         """Who asks what has changed."""

@@ -158,6 +158,15 @@ class MatchBucket:
     def __bool__(self) -> bool:
         return bool(self.near) or len(self.far) > 0
 
+    def leaves(self, consumer: int) -> None:
+        """The groups of that consumer belong to none any more."""
+        if self.owner == consumer:
+            self.loosen()
+
+    def loosen(self) -> None:
+        """Its groups belong to no consumer any more."""
+        self.owner = LOOSE if self.owner else NOBODY
+
     def forget(self, bit: int) -> None:
         """Nobody asks for that any more."""
         self.known &= ~bit
