@@ -21,7 +21,7 @@ from broker.metadata.port import Metadata, MetadataRefused, MetadataUnavailable
 from broker.seams.clock import Clock
 from broker.seams.loop_watchdog import StepKindStats
 
-from .controller_election import Office
+from .controller_election import ControllerElection
 from .identity import BATCH
 from .keys import Keys, last_part
 from .membership import Membership
@@ -69,7 +69,7 @@ class Controller:
         """Something has changed."""
         self._pressing = asyncio.Event()
         """Who is there, or who plans: that may leave slots without a leader."""
-        self._office = Office(metadata, keys, membership, self._policy, self._press)
+        self._election = ControllerElection(metadata, keys, membership, self._policy, self._press)
         self._cordons = Watched(metadata, keys.cordons, lambda _: self._press())
         self._keys = keys
         self._rebalance = Watched(metadata, keys.rebalance, lambda _: self._press())
@@ -83,20 +83,20 @@ class Controller:
 
     @property
     def held(self) -> bool:
-        return self._office.held
+        return self._election.held
 
     async def start(self) -> None:
         """After membership and slots have started. Raises MetadataRefused."""
         await self._cordons.start()
         await self._rebalance.start()
-        await self._office.start()
+        await self._election.start()
         self._press()
         self._tasks.spawn(self._run(), "controller")
 
     async def stop(self) -> None:
         """Ends planning; the office falls free with the registration."""
         await self._tasks.close()
-        await self._office.stop()
+        await self._election.stop()
         await self._cordons.stop()
         await self._rebalance.stop()
 
@@ -169,7 +169,7 @@ class Controller:
         self._dirty.set()
 
     async def _acquire(self) -> bool:
-        if not await self._office.acquire():
+        if not await self._election.acquire():
             return False
         # Decide upon what is, not upon what a slow watch has told so far.
         await self._membership.refresh()
@@ -246,7 +246,7 @@ class Controller:
             await self._slots.refresh()
 
     async def _swap(self, steps: list[Step]) -> bool:
-        return self.held and await self._slots.swap([(step.old, step.new) for step in steps], [self._office.guard])
+        return self.held and await self._slots.swap([(step.old, step.new) for step in steps], [self._election.guard])
 
     @staticmethod
     def _raise_first(results: Iterable[bool | BaseException]) -> None:

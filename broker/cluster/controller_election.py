@@ -44,7 +44,7 @@ def holder_of(item: KeyValue | None) -> ElectedController | None:
         return None
 
 
-class Office:
+class ControllerElection:
     """changed(): called when the key has another value or has gone."""
 
     __slots__ = ("_key", "_membership", "_metadata", "_policy", "_watched")

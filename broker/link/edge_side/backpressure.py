@@ -25,7 +25,7 @@ SPARED_PART = 8
 """Of `limit`: what all who send little may send of more than that, together."""
 
 
-class Telling:
+class Backpressure:
     """See the head of this file. `limit`: bytes of unanswered commands of one owner (of one slot, when nobody leads it)
     above which producers are paused."""
 

@@ -55,7 +55,7 @@ from ..questions import OperatorAnswers, Tell
 from ..stats import LinkStats, of_channels
 from .all_slots import Together
 from .auto_marks import AutoMarks
-from .backpressure import Telling
+from .backpressure import Backpressure
 from .consumer_replay import SIZE, PendingCommand, ReplayedConsumer, held, size_of
 from .cross_slot_tx import DelayedTransactions
 from .downloads import Downloads
@@ -116,12 +116,12 @@ class ClusterPort:
         self._hello = pb.Hello(cluster=settings.etcd.prefix, version=PROTOCOL, edge=id, boot=boot, token=token)
         self._keeper = keeper
         self._flat = flat
-        self._telling = Telling(self._settings.edge_pending_bytes, schedule, self.stats)
+        self._backpressure = Backpressure(self._settings.edge_pending_bytes, schedule, self.stats)
         self._outages = Outages(
             self._settings.unavailable_after_s, clock, later, self._waited_for, self._give_up, self._down
         )
         self._routes = Routes(
-            clock, self._telling, self.stats, self._make_link, self._outages.watch, sparing,
+            clock, self._backpressure, self.stats, self._make_link, self._outages.watch, sparing,
             self._settings.lease_s * UNREACHED,
         )  # fmt: skip
         self.unreached = self._routes.unreached
@@ -133,15 +133,15 @@ class ClusterPort:
             self._refuse,
         )  # fmt: skip
         self._channels = self._routes.channels
-        self._mirrored = ReplayedConsumers(self._routes)
-        self._consumers = self._mirrored.by_number
+        self._replayed = ReplayedConsumers(self._routes)
+        self._consumers = self._replayed.by_number
         self._downloads = Downloads(self._routes, self._consumers, schedule, later, self._outages.watch)
         self.write_body, self.read_body = self._uploads.write, self._downloads.read
         self.arrived = self._downloads.arrived
         self.held = partial(held, self._consumers)
         self._delayed, self._together = DelayedTransactions(), Together()
         self._ended = EndedSessions(
-            schedule, lambda channel, entry: self._finish(channel, entry, None, self._telling.untold)
+            schedule, lambda channel, entry: self._finish(channel, entry, None, self._backpressure.untold)
         )
         self._marks = AutoMarks(later, self._send)
         self._patience: dict[str, Patience] = {}
@@ -180,7 +180,7 @@ class ClusterPort:
         self._routes.close(why)
 
     def attach(self, listener: EffectListener) -> None:
-        self._telling.attach(listener)
+        self._backpressure.attach(listener)
 
     # ── the edge ───────────────────────────────────────────────────────────────────────────────────
 
@@ -192,7 +192,7 @@ class ClusterPort:
                 pressed |= self.submit(list(self._together.parts(command)))  # type: ignore[arg-type]
                 continue
             if self._delayed.active and self._delayed.delays(command):
-                self._mirrored.closes(command)
+                self._replayed.closes(command)
                 pressed = True
                 continue
             # All are taken, also when one presses: the edge has given them away.
@@ -221,16 +221,16 @@ class ClusterPort:
             seq = entry.number << SLOT_BITS | channel.slot
             command.numbered(seq, (self._token, entry.number))  # type: ignore[union-attr]
             # _send(), in line, and presses() only where it may say yes.
-            link, telling = channel.link, self._telling
+            link, backpressure = channel.link, self._backpressure
             if blob is None and link is not None and channel.live and channel.asked is None:
                 link.add(channel.slot, command, nbytes)
             else:
                 channel.send(command, nbytes)
             if not channel.opened:
                 self._outages.watch()
-            if link is not None and not link.congested and link.nbytes <= telling.limit:
+            if link is not None and not link.congested and link.nbytes <= backpressure.limit:
                 return False
-            return telling.presses(channel, command.session, nbytes)  # type: ignore[union-attr]
+            return backpressure.presses(channel, command.session, nbytes)  # type: ignore[union-attr]
         if kind is Grant:
             self._grant(channel, command)  # type: ignore[arg-type]
             return False
@@ -241,7 +241,7 @@ class ClusterPort:
         channel.send(command, nbytes)
         if not channel.opened:
             self._outages.watch()
-        return self._telling.presses(channel, getattr(command, "session", 0), nbytes)
+        return self._backpressure.presses(channel, getattr(command, "session", 0), nbytes)
 
     def _grant(self, channel: SlotChannel, command: Grant) -> None:
         consumer = self._consumers.get(command.consumer)
@@ -256,21 +256,21 @@ class ClusterPort:
         session: int = getattr(command, "session", 0)
         if nbytes > MAX_MESSAGE_BYTES:
             why = f"it takes {nbytes} bytes; send it in several transactions of at most {MAX_MESSAGE_BYTES}"
-            self._telling.tell(Refused(session, seq, Code.TRANSACTION_LIMIT, why))
+            self._backpressure.tell(Refused(session, seq, Code.TRANSACTION_LIMIT, why))
             return False
         parts = command.parts if isinstance(command, Transact | Prepare) else [command]
         if any(isinstance(part, Settle | Hold) and any(not 0 <= i <= MAX_ID for i in part.ids) for part in parts):
-            self._telling.tell(Refused(session, seq, Code.NO_SUCH_DELIVERY, "no message has that number"))
+            self._backpressure.tell(Refused(session, seq, Code.NO_SUCH_DELIVERY, "no message has that number"))
             return False
         # A session tells all slots in which it consumed; where all of that has ended nobody would answer.
         if isinstance(command, Disconnect) and not channel.of_session(session):
             return False  # every consumer it had here has been refused or closed
-        self._mirrored.closes(command)
+        self._replayed.closes(command)
         entry = channel.keep(command, seq, nbytes)
         # A Disconnect has no answer; the Barrier behind it has (SlotChannel.commands).
         if not isinstance(command, Disconnect):
             command.seq = channel.seq(entry)  # type: ignore[union-attr]
-        self._mirrored.follow(channel, entry, command)
+        self._replayed.follow(channel, entry, command)
         if isinstance(command, Transact) and self._transact(channel, entry, command):
             return False
         pressed = False
@@ -301,7 +301,7 @@ class ClusterPort:
         session: int = getattr(command, "session", 0)
         refused = Refused(session, getattr(command, "seq", 0), *self._outages.unavailable(channel))
         if (told := self._together.told(refused)) is not None:
-            self._telling.tell(told)
+            self._backpressure.tell(told)
         return True
 
     # ── answers ────────────────────────────────────────────────────────────────────────────────────
@@ -323,8 +323,8 @@ class ClusterPort:
                 self._routes.said(link, effect)  # type: ignore[arg-type]
             else:
                 self._consumer_end(link, effect, out)  # type: ignore[arg-type]
-        if out and self._telling.listener is not None:
-            self._telling.listener.on_effects(out)
+        if out and self._backpressure.listener is not None:
+            self._backpressure.listener.on_effects(out)
 
     def _deliver(self, link: OwnerLink, effect: Deliver, out: list[Effect]) -> None:
         consumer = self._consumers.get(effect.consumer)
@@ -376,14 +376,14 @@ class ClusterPort:
             if channel.asked is entry:
                 channel.go_on()
             if link.paused:
-                self._telling.eased(link)
+                self._backpressure.eased(link)
             return
         self._finish(channel, entry, refused, out)
 
     def _refuse(self, channel: SlotChannel, entry: PendingCommand, refused: Refused) -> None:
         """No owner says so."""
-        self._finish(channel, entry, refused, self._telling.untold)
-        self._telling.soon()
+        self._finish(channel, entry, refused, self._backpressure.untold)
+        self._backpressure.soon()
 
     def _finish(self, channel: SlotChannel, entry: PendingCommand, refused: Refused | None, out: list[Effect]) -> None:
         """The entry is answered; what it meant for consumers is final."""
@@ -469,7 +469,7 @@ class ClusterPort:
         return refused
 
     def _end_consumer(self, channel: SlotChannel, consumer: ReplayedConsumer) -> None:
-        holds = self._mirrored.end(channel, consumer)
+        holds = self._replayed.end(channel, consumer)
         self._downloads.end(consumer)
         for hold in holds:
             self._forget(channel, hold)
@@ -497,7 +497,7 @@ class ClusterPort:
         if channel.asked is entry:
             channel.go_on()
         if channel.link is not None and channel.link.paused:
-            self._telling.eased(channel.link)
+            self._backpressure.eased(channel.link)
 
     def _consumer_end(self, link: OwnerLink, effect: ConsumerClosed | BrowseEnd, out: list[Effect]) -> None:
         consumer = self._consumers.get(effect.consumer)
@@ -527,7 +527,7 @@ class ClusterPort:
         if commands is None:
             return
         self.submit(commands)
-        self._telling.relieve({session})
+        self._backpressure.relieve({session})
 
     # ── links ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -553,7 +553,7 @@ class ClusterPort:
         self._routes.broken(link)
 
     def on_pressure(self, link: OwnerLink) -> None:
-        self._telling.eased(link)
+        self._backpressure.eased(link)
 
     def on_unsendable(self, command: LinkCommand, why: str) -> None:
         log.error("a %s does not fit into a message: %s", type(command).__name__, why)
@@ -588,8 +588,8 @@ class ClusterPort:
             if entry.number in channel.kept:
                 session: int = getattr(entry.command, "session", 0)
                 refused = Refused(session, entry.seq, code, why)
-                self._finish(channel, entry, refused, self._telling.untold)
+                self._finish(channel, entry, refused, self._backpressure.untold)
         if channel.live:
             self._routes.open(channel)
-        self._telling.landed(channel.slot)
-        self._telling.soon()
+        self._backpressure.landed(channel.slot)
+        self._backpressure.soon()

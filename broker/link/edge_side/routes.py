@@ -15,7 +15,7 @@ from broker.seams.clock import Clock
 
 from ..codec.codec import MOVED, OPENED, SERVING, SlotState
 from ..stats import LinkStats
-from .backpressure import Telling
+from .backpressure import Backpressure
 from .owner_link import OwnerLink
 from .reachability import Reach
 from .slot_channel import SlotChannel
@@ -31,7 +31,7 @@ class Routes:
     def __init__(
         self,
         clock: Clock,
-        telling: Telling,
+        backpressure: Backpressure,
         stats: LinkStats,
         make_link: Callable[[str, str], OwnerLink],
         unserved: Callable[[], None],
@@ -43,7 +43,7 @@ class Routes:
         self.links: dict[tuple[str, str], OwnerLink] = {}
         self.closed = False
         self._clock = clock
-        self._telling = telling
+        self._backpressure = backpressure
         self._stats = stats
         self._make_link = make_link
         self._unserved = unserved
@@ -87,7 +87,7 @@ class Routes:
         if channel.link is not link:
             self._leave(channel)
             channel.join(link)
-            self._telling.landed(slot)
+            self._backpressure.landed(slot)
         # Else on_dialed opens all slots of the link at once.
         if link.up:
             self.open(channel)
@@ -218,7 +218,7 @@ class Routes:
     def _end_blocked(self, channel: SlotChannel, passing: bool = False) -> None:
         """The leader of now says so itself when the next SEND comes; what the last one said only it could end."""
         for session, address, busy in channel.take_blocked(passing):
-            self._telling.tell(AddressBlocked(session, channel.slot, address, False, busy))
+            self._backpressure.tell(AddressBlocked(session, channel.slot, address, False, busy))
 
     def _down(self, channel: SlotChannel) -> None:
         """Nobody hears what we send for the slot."""
@@ -235,11 +235,11 @@ class Routes:
         link = channel.leave()
         if link is None:
             return
-        self._telling.eased(link)
+        self._backpressure.eased(link)
         if not link.slots:
             if not self._reach.reported(link.owner):
                 self._drop(link)
-            self._telling.relieve(link.paused)
+            self._backpressure.relieve(link.paused)
 
     def _drop(self, link: OwnerLink) -> None:
         """Nothing is led there. (One that is said not to be reached is dialled on: that it is reached must show.)"""

@@ -147,46 +147,46 @@ class CatchUp:
 
     # ── the tail ───────────────────────────────────────────────────────────────────────────────────
 
-    def pump(self, peer: Peer, lead: LedSlot, track: FollowerProgress) -> None:
+    def pump(self, peer: Peer, lead: LedSlot, progress: FollowerProgress) -> None:
         """Sends what the follower lacks, as far as there is room; LIVE when nothing is left, UNFIT when the log does
         not go back so far."""
         # Called from everywhere where something may go on, so it asks for itself whether it may.
-        if track.state is not Progress.TAIL or track.moving or _gone(lead, track):
+        if progress.state is not Progress.TAIL or progress.moving or _gone(lead, progress):
             return
-        while not track.moving:
+        while not progress.moving:
             if not self._room(peer):
-                self._behind.setdefault(peer, {})[track] = lead
+                self._behind.setdefault(peer, {})[progress] = lead
                 break
             # From memory only. Reading the log for one slot would read 256 slots' records; a copy is cheaper, and
             # bounded.
-            items = self.journal.tail(track.slot, track.sent, STEP_ITEMS)
+            items = self.journal.tail(progress.slot, progress.sent, STEP_ITEMS)
             if items is None:
-                track.cannot_go_on()
+                progress.cannot_go_on()
                 lead.hurry_seeds()
                 self.changed(lead)
                 break
             # The list is empty when the last item sealed has been sent: no item can fall between TAIL and LIVE, since
             # sealing and this run in one thread.
             if not items:
-                track.caught_up()
+                progress.caught_up()
                 lead.renew_live()
                 break
-            self._put(peer, lead, track, items)
+            self._put(peer, lead, progress, items)
         peer.flush()
 
-    def _put(self, peer: Peer, lead: LedSlot, track: FollowerProgress, items: list[Item]) -> None:
+    def _put(self, peer: Peer, lead: LedSlot, progress: FollowerProgress, items: list[Item]) -> None:
         """As many of them as there is room for, up to the first whose large body has to go ahead of it."""
         for _, lsn, data in items:
             if not peer.room:
                 return
             # One at a time; the next of the same item when this one is there.
-            missing = [body for body in bodies_of(data) if body[0] not in track.bodies]
+            missing = [body for body in bodies_of(data) if body[0] not in progress.bodies]
             if missing:
-                track.carries(True)
-                self.body(peer, lead, track, *missing[0], partial(self._moved, peer, lead, track))
+                progress.carries(True)
+                self.body(peer, lead, progress, *missing[0], partial(self._moved, peer, lead, progress))
                 return
-            track.bodies.clear()
-            peer.put(track, lsn, data, late=True)
+            progress.bodies.clear()
+            peer.put(progress, lsn, data, late=True)
 
     def _room(self, peer: Peer) -> bool:
         """May more of what it lacks be sent to the follower now."""
@@ -195,20 +195,20 @@ class CatchUp:
         hurry = min(int((now - self._behind_since.setdefault(peer, now)) / HURRY_S), 16)
         return peer.room and peer.late < LATE_ITEMS << hurry
 
-    def _moved(self, peer: Peer, lead: LedSlot, track: FollowerProgress) -> None:
-        track.carries(False)
-        self.pump(peer, lead, track)
+    def _moved(self, peer: Peer, lead: LedSlot, progress: FollowerProgress) -> None:
+        progress.carries(False)
+        self.pump(peer, lead, progress)
 
     def on_room(self, peer: Peer) -> None:
         """The follower has acknowledged something."""
         behind = self._behind.get(peer, {})
         # In the order in which they ran out of room, and each goes to the end when it does again: no slot starves
         # another.
-        for track, lead in list(behind.items()):
+        for progress, lead in list(behind.items()):
             if not self._room(peer):
                 return
-            del behind[track]
-            self.pump(peer, lead, track)
+            del behind[progress]
+            self.pump(peer, lead, progress)
         if not behind:
             self._behind.pop(peer, None)
             self._behind_since.pop(peer, None)
@@ -225,15 +225,15 @@ class CatchUp:
     # ── large bodies ───────────────────────────────────────────────────────────────────────────────
 
     def body(
-        self, peer: Peer, lead: LedSlot, track: FollowerProgress, id: int, length: int, then: Callable[[], None]
+        self, peer: Peer, lead: LedSlot, progress: FollowerProgress, id: int, length: int, then: Callable[[], None]
     ) -> None:
         """Gives the follower a large body; `then` when all of it is on its disk. Never, if its stream breaks."""
         known = self._bodies.get((peer, id))
         # A copy and the log behind it may name the same body: it travels once.
         if known is None:
-            known = self._bodies[peer, id] = _Body(self, peer, track.slot, id, length)
-        track.bodies.add(id)
-        known.wanted(lead, track, then)
+            known = self._bodies[peer, id] = _Body(self, peer, progress.slot, id, length)
+        progress.bodies.add(id)
+        known.wanted(lead, progress, then)
 
     def forget(self, body: _Body) -> None:
         self._bodies.pop((body.peer, body.id), None)
@@ -245,10 +245,10 @@ class CatchUp:
 
     # ── seeds ──────────────────────────────────────────────────────────────────────────────────────
 
-    def seed(self, peer: Peer, lead: LedSlot, track: FollowerProgress) -> None:
+    def seed(self, peer: Peer, lead: LedSlot, progress: FollowerProgress) -> None:
         """Gives the follower a copy of the slot, in its turn. It must not be in sync."""
-        track.is_seeded()
-        self._waiting.append(_Seed(self, peer, lead, track))
+        progress.is_seeded()
+        self._waiting.append(_Seed(self, peer, lead, progress))
         self._next()
 
     def _next(self) -> None:
@@ -279,20 +279,20 @@ class CatchUp:
         return self._free_at - now
 
 
-def _gone(lead: LedSlot, track: FollowerProgress) -> bool:
-    """Does what is known by this track not count any more: the follower was asked anew, or nobody leads here."""
-    return lead.state is LeaderState.DEPOSED or lead.tracks.get(track.member) is not track
+def _gone(lead: LedSlot, progress: FollowerProgress) -> bool:
+    """Does what is known by this progress not count any more: the follower was asked anew, or nobody leads here."""
+    return lead.state is LeaderState.DEPOSED or lead.followers.get(progress.member) is not progress
 
 
 class _Seed:
     """A copy of one slot on its way to one follower. `over`: nobody wants it any more."""
 
-    def __init__(self, user: CatchUp, peer: Peer, lead: LedSlot, track: FollowerProgress) -> None:
+    def __init__(self, user: CatchUp, peer: Peer, lead: LedSlot, progress: FollowerProgress) -> None:
         self.peer = peer
         self.over = False
         self._user = user
         self._lead = lead
-        self._track = track
+        self._track = progress
         self._reader: SeedSource | None = None
         self._reading = False
         self._first = True
@@ -356,22 +356,22 @@ class _Seed:
             # The next piece is read when it may be sent: one is in memory at a time.
             user.later(user.pace(nbytes, self._lead.seed_rate), self._read)
 
-    def _send(self, seed: pb.Seed, nbytes: int, tracks: list[tuple[FollowerProgress, int]]) -> None:
+    def _send(self, seed: pb.Seed, nbytes: int, followers: list[tuple[FollowerProgress, int]]) -> None:
         self._first = False
-        self.peer.seed(seed, nbytes, tracks)
+        self.peer.seed(seed, nbytes, followers)
 
     def _finish(self) -> None:
-        reader, track = self._reader, self._track
+        reader, progress = self._reader, self._track
         assert reader is not None
-        seed = pb.Seed(slot=track.slot, first=self._first, last=True, lsn=reader.lsn)
+        seed = pb.Seed(slot=progress.slot, first=self._first, last=True, lsn=reader.lsn)
         seed.epochs.extend(epoch for epoch, _ in reader.lineage)
         seed.firsts.extend(first for _, first in reader.lineage)
         # The acknowledgement of the last piece is one of `reader.lsn`: everything up to there is on its disk.
-        self._send(seed, 0, [(track, reader.lsn)])
+        self._send(seed, 0, [(progress, reader.lsn)])
         # From its lsn on it is like any follower that has been away; it may join the isr when it is at its floor.
-        track.has_copy(reader.lsn)
+        progress.has_copy(reader.lsn)
         self._user.done(self)
-        self._user.pump(self.peer, self._lead, track)
+        self._user.pump(self.peer, self._lead, progress)
 
 
 class _Body:
@@ -393,8 +393,8 @@ class _Body:
         self._present = True
         self._open()
 
-    def wanted(self, lead: LedSlot, track: FollowerProgress, then: Callable[[], None]) -> None:
-        self._tracks.append((lead, track))
+    def wanted(self, lead: LedSlot, progress: FollowerProgress, then: Callable[[], None]) -> None:
+        self._tracks.append((lead, progress))
         self._then.append(then)
         if not self._present:
             self._gone()
@@ -402,8 +402,8 @@ class _Body:
     def _gone(self) -> None:
         """Its message has been settled since: the item that says so is in the log already, and before the follower has
         that too, it must not be in sync."""
-        for lead, track in self._tracks:
-            track.not_before(lead.last)
+        for lead, progress in self._tracks:
+            progress.not_before(lead.last)
 
     def _open(self) -> None:
         """What cannot be opened is there all the same: a follower that got an empty one instead would lead with it. An

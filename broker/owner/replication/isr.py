@@ -251,8 +251,8 @@ class LedSlot:
     told      every follower in sync has been told that everything up to this lsn counts; UNKNOWN: one may not have."""
 
     __slots__ = (
-        "at_rest", "busy", "doubtful", "last", "live", "me", "min_in_sync", "needed", "pending", "reached", "record",
-        "retry_at", "seed_rate", "state", "told", "tracks", "unsure", "until",
+        "at_rest", "busy", "doubtful", "followers", "last", "live", "me", "min_in_sync", "needed", "pending", "reached",
+        "record", "retry_at", "seed_rate", "state", "told", "unsure", "until",
     )  # fmt: skip
 
     def __init__(self, record: SlotRecord, me: str, min_in_sync: int, last: int, number: int) -> None:
@@ -267,7 +267,7 @@ class LedSlot:
         # One entry a commit with items of this slot, not one an item: taken off as often as commits are acknowledged.
         self.pending: deque[list[int]] = deque([[number, last, 0]])
         """[commit number, last lsn in it, bytes] of what does not count yet. The first entry stands for `whole`."""
-        self.tracks: dict[str, FollowerProgress] = {m: FollowerProgress(record.slot, m) for m in self._members()}
+        self.followers: dict[str, FollowerProgress] = {m: FollowerProgress(record.slot, m) for m in self._members()}
         self.live: list[FollowerProgress] = []
         self.at_rest = False
         self.told = UNKNOWN
@@ -325,7 +325,7 @@ class LedSlot:
         # The record's isr, not `needed`: members that were only proposed may never be written, and do not make enough.
         if not self.pending or self.state is LeaderState.DEPOSED or len(self.record.isr) < self.min_in_sync:
             return -1
-        # I3: the slowest of all who could be elected decides. Who is needed and has no track has said nothing, hence
+        # I3: the slowest of all who could be elected decides. Who is needed and has no progress has said nothing, hence
         # has nothing; where nobody else is needed, what we have counts.
         reached = min((self._acked(member) for member in self.needed), default=self.last)
         taken, pending = -1, self.pending
@@ -344,8 +344,8 @@ class LedSlot:
             self.state = LEADER.to(self.state, LeaderState.DEPOSED)
 
     def _acked(self, member: str) -> int:
-        track = self.tracks.get(member)
-        return UNKNOWN if track is None else track.acked
+        progress = self.followers.get(member)
+        return UNKNOWN if progress is None else progress.acked
 
     # ── who is in ──────────────────────────────────────────────────────────────────────────────────
 
@@ -356,7 +356,7 @@ class LedSlot:
         # The record that was read is newer than everything that was compared with an older one: those changes are in
         # it, or failed.
         self.unsure.clear()
-        self.tracks = {m: self.tracks.get(m) or FollowerProgress(record.slot, m) for m in self._members()}
+        self.followers = {m: self.followers.get(m) or FollowerProgress(record.slot, m) for m in self._members()}
         self._renew()
 
     def _members(self) -> list[str]:
@@ -373,26 +373,26 @@ class LedSlot:
 
     def restart(self, member: str) -> FollowerProgress:
         """Nothing is known of the follower any more."""
-        track = self.tracks[member] = self.tracks[member].anew()
+        progress = self.followers[member] = self.followers[member].anew()
         self.renew_live()
-        return track
+        return progress
 
     def forget(self, member: str) -> FollowerProgress:
         """The follower is about to lose what it has. What it acknowledges of what was sent before speaks of that."""
-        answered = self.tracks[member].answered
-        track = self.restart(member)
+        answered = self.followers[member].answered
+        progress = self.restart(member)
         # It is not asked again before it has its copy; what it promised still holds.
-        track.answered = answered
-        track.floor = self.last
-        return track
+        progress.answered = answered
+        progress.floor = self.last
+        return progress
 
     def renew_live(self) -> None:
         # Looked at for every item sealed: a list that is renewed when a state changes, not searched each time. So are
         # the other two, by the leader's tick: of 256 slots most are at rest, and it has nothing to do for them.
-        self.live = [track for track in self.tracks.values() if track.state is Progress.LIVE]
+        self.live = [progress for progress in self.followers.values() if progress.state is Progress.LIVE]
         record = self.record
         self.at_rest = (
-            len(self.live) == len(self.tracks) and len(record.isr) == len(record.replicas) and not self.unsure
+            len(self.live) == len(self.followers) and len(record.isr) == len(record.replicas) and not self.unsure
         )
         self.told = UNKNOWN
 
@@ -405,9 +405,9 @@ class LedSlot:
 
     def tell(self, lsn: int) -> list[str]:
         """Whom to tell that everything up to there counts."""
-        tracks = [self.tracks[member] for member in self.record.isr if member in self.tracks]
-        untold = [track.member for track in tracks if track.tell(lsn)]
-        self.told = lsn if all(track.told == lsn for track in tracks) else UNKNOWN
+        followers = [self.followers[member] for member in self.record.isr if member in self.followers]
+        untold = [progress.member for progress in followers if progress.tell(lsn)]
+        self.told = lsn if all(progress.told == lsn for progress in followers) else UNKNOWN
         return untold
 
     def wanted(self, lost: Collection[str]) -> tuple[str, ...] | None:
@@ -416,20 +416,22 @@ class LedSlot:
         Never smaller than min_in_sync, with one exception: a member that cannot be caught up (UNFIT) and nobody else
         to take its place. It has to be seeded, for that it has to leave, and nothing counts until it is back."""
         isr = self.record.isr
-        joining = [m for m, track in self.tracks.items() if m not in isr and m not in lost and self._may_join(track)]
-        unfit = {m for m in isr if m in self.tracks and self.tracks[m].state is Progress.UNFIT}
+        joining = [
+            m for m, progress in self.followers.items() if m not in isr and m not in lost and self._may_join(progress)
+        ]
+        unfit = {m for m in isr if m in self.followers and self.followers[m].state is Progress.UNFIT}
         result = tuple(m for m in isr if m not in unfit and m not in lost) + tuple(joining)
         # Fewer would be no use, since nothing counts then, and a danger: whoever is left out need not have what the
         # rest agrees on, and could not be elected should the rest be lost (I11). So the lost stay, and it waits.
         if len(result) < self.min_in_sync:
             result = isr + tuple(joining)
-            coming = [m for m in self.tracks if m not in isr and m not in lost]
+            coming = [m for m in self.followers if m not in isr and m not in lost]
             if unfit and not joining and not coming:
                 result = tuple(m for m in isr if m not in unfit)
         # Proposing it as it is settles what became of an earlier proposal.
         return None if result == isr and not self.unsure else result
 
-    def _may_join(self, track: FollowerProgress) -> bool:
+    def _may_join(self, progress: FollowerProgress) -> bool:
         # I3: as a member it may be elected, so it must have all that was told of (`reached`). What it acknowledged is
         # believed from `floor` on only: below, it may speak of a log that it has lost or been made to forget since.
-        return track.fit() and track.acked >= max(self.reached, track.floor)
+        return progress.fit() and progress.acked >= max(self.reached, progress.floor)

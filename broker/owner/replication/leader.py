@@ -203,8 +203,8 @@ class Leaders:
         # `_next()` stands for what we begin with: `ready` stays below it until all who are needed have that.
         lead = LedSlot(record, self._identity.id, self._settings.min_in_sync, self._journal.last(slot)[1], self._next())
         self._leads[slot] = lead
-        for track in lead.tracks.values():
-            self._ask(lead, track)
+        for progress in lead.followers.values():
+            self._ask(lead, progress)
         # With one replica nobody is asked: everything counts at once.
         self._advance(lead)
 
@@ -219,7 +219,7 @@ class Leaders:
         if lead is None or record.epoch != lead.record.epoch or record.revision <= lead.record.revision:
             return
         before = lead.record.isr
-        known = set(lead.tracks)
+        known = set(lead.followers)
         lead.adopt(record)
         # Something has changed: what was not possible a moment ago may be.
         lead.retry(0.0)
@@ -227,9 +227,9 @@ class Leaders:
         self.grows += len(set(record.isr) - set(before))
         if before != record.isr:
             log.debug("slot %d: in sync: %s", record.slot, ", ".join(record.isr))
-        for member, track in lead.tracks.items():
+        for member, progress in lead.followers.items():
             if member not in known:
-                self._ask(lead, track)
+                self._ask(lead, progress)
         self._consider(lead)
         if self._advance(lead):
             self._home.progress()
@@ -241,7 +241,7 @@ class Leaders:
             lead.is_deposed()
             # Bytes that will never count must not keep producers waiting.
             self.backlog -= sum(nbytes for _, _, nbytes in lead.pending)
-            for member in lead.tracks:
+            for member in lead.followers:
                 self._peers[member].resign(lead.record)
 
     def check(self, slot: int, answer: Answer) -> None:
@@ -260,7 +260,7 @@ class Leaders:
             if lead is None:
                 self._asked.pop(slot)(None)
             elif lead.state is LeaderState.WHOLE and self._journal.last(slot)[1] == lead.last and all(
-                track.sent == lead.last for track in lead.live
+                progress.sent == lead.last for progress in lead.live
             ):  # fmt: skip
                 self._ask_all(lead, self._asked.pop(slot))
 
@@ -271,7 +271,7 @@ class Leaders:
             failed |= {one: "it does not keep up" for one in record.replicas if one not in {*found, *failed}}
             answer(SlotCheck(record.slot, record.epoch, lsn, me, found, failed))
 
-        live = [track.member for track in lead.live]
+        live = [progress.member for progress in lead.live]
         number = self._checks.begin([me, *live], done)
         for member in live:
             self._peers[member].check(pb.Check(number=number, slot=record.slot, epoch=record.epoch, lsn=lsn))
@@ -292,20 +292,20 @@ class Leaders:
             lead.sealed(number, lsn, len(data))
             self.backlog += len(data)
             bodies = bodies_of(data)
-            for track in lead.live:
+            for progress in lead.live:
                 # A follower may have been caught up from the tail in this very turn, with items that were appended
                 # and not yet sealed.
-                if lsn <= track.sent:
+                if lsn <= progress.sent:
                     continue  # went with the tail already
-                peer = self._peers[track.member]
+                peer = self._peers[progress.member]
                 # Back to the tail: a live follower gets everything at once or it is not live. Its window bounds what
                 # is under way.
                 if bodies or not peer.room:
-                    track.falls_behind()
+                    progress.falls_behind()
                     lead.renew_live()
-                    self._catch_up.pump(peer, lead, track)
+                    self._catch_up.pump(peer, lead, progress)
                 else:
-                    peer.put(track, lsn, data)
+                    peer.put(progress, lsn, data)
         if touched:
             for peer in self._peers.values():
                 peer.flush()
@@ -350,10 +350,10 @@ class Leaders:
 
     def _promised(self, lead: LedSlot, member: str) -> float:
         """Up to when this member promises not to lead the slot. A pong speaks of the slots it had accepted before."""
-        peer, track = self._peers.get(member), lead.tracks.get(member)
+        peer, progress = self._peers.get(member), lead.followers.get(member)
         # A pong that was on its way when the slot was asked for does not cover it: the follower had not accepted it
         # then.
-        if peer is None or track is None or track.state is Progress.ASKED or peer.pongs <= track.answered:
+        if peer is None or progress is None or progress.state is Progress.ASKED or peer.pongs <= progress.answered:
             return 0.0
         return peer.promise
 
@@ -361,9 +361,9 @@ class Leaders:
 
     def on_have(self, peer: Peer, have: pb.Have) -> None:
         lead = self._leads.get(have.slot)
-        track = None if lead is None else lead.tracks.get(peer.id)
+        progress = None if lead is None else lead.followers.get(peer.id)
         # An answer to an earlier question, or to an earlier leader here.
-        if lead is None or track is None or have.epoch != lead.record.epoch or track.state is not Progress.ASKED:
+        if lead is None or progress is None or have.epoch != lead.record.epoch or progress.state is not Progress.ASKED:
             return
         theirs = list(zip(have.epochs, have.firsts, strict=False))
         last = self._journal.last(have.slot)[1]
@@ -376,9 +376,9 @@ class Leaders:
         if state is Progress.AHEAD and (lead.state is not LeaderState.BEGUN or peer.id not in lead.record.isr):
             # What it has beyond ours was never told of: else it would be in sync, and known before we began.
             state = Progress.UNFIT
-        track.answers(state, have.lsn, last, peer.pongs)
-        if track.fit():
-            self._catch_up.pump(peer, lead, track)
+        progress.answers(state, have.lsn, last, peer.pongs)
+        if progress.fit():
+            self._catch_up.pump(peer, lead, progress)
             if self._advance(lead):
                 self._home.progress()
         self._consider(lead)
@@ -392,40 +392,40 @@ class Leaders:
 
     def on_broken(self, peer: Peer, slot: int, why: str, code: Code | None) -> None:
         lead = self._leads.get(slot)
-        if lead is None or peer.id not in lead.tracks:
+        if lead is None or peer.id not in lead.followers:
             return
-        if lead.tracks[peer.id].state is Progress.ASKED:
+        if lead.followers[peer.id].state is Progress.ASKED:
             # The answer to the question was given up while it was on its way, or crosses this: once more is harmless.
-            self._ask(lead, lead.tracks[peer.id])
+            self._ask(lead, lead.followers[peer.id])
             return
         if why:
             log.warning("slot %d: follower %s cannot go on: %s", slot, peer.id, why)
         # Items that wait to be sent were chosen by its old answer.
-        peer.drop(lead.tracks[peer.id])
-        track = lead.restart(peer.id)
+        peer.drop(lead.followers[peer.id])
+        progress = lead.restart(peer.id)
         if code is Code.WRONG_RELEASE:
             # What it has is good. Only another release of it goes on, and that comes with a stream of its own.
-            self._later(UPGRADE_S, partial(self._ask_again, lead, track))
+            self._later(UPGRADE_S, partial(self._ask_again, lead, progress))
             return
         if why:
             lead.doubtful.add(peer.id)
-        self._ask(lead, track)
+        self._ask(lead, progress)
 
-    def _ask_again(self, lead: LedSlot, track: FollowerProgress) -> None:
+    def _ask_again(self, lead: LedSlot, progress: FollowerProgress) -> None:
         slot = lead.record.slot
-        if not self._stopped and self._leads.get(slot) is lead and lead.tracks.get(track.member) is track:
-            self._ask(lead, track)
+        if not self._stopped and self._leads.get(slot) is lead and lead.followers.get(progress.member) is progress:
+            self._ask(lead, progress)
 
-    def on_acked(self, peer: Peer, tracks: list[tuple[FollowerProgress, int]]) -> None:
+    def on_acked(self, peer: Peer, followers: list[tuple[FollowerProgress, int]]) -> None:
         told = False
-        for track, lsn in tracks:
-            track.acks(lsn)
-            lead = self._leads.get(track.slot)
+        for progress, lsn in followers:
+            progress.acks(lsn)
+            lead = self._leads.get(progress.slot)
             if lead is None:
                 continue
             told = self._advance(lead) or told
             # It may have come up to what it needs to join. Those who are in need no look for each acknowledgement.
-            if track.member not in lead.needed:
+            if progress.member not in lead.needed:
                 self._consider(lead)
         self._catch_up.on_room(peer)
         if told:
@@ -446,29 +446,29 @@ class Leaders:
         self._catch_up.on_down(peer)
         self._checks.down(peer.id)
         for lead in self._leads.values():
-            if peer.id in lead.tracks:
+            if peer.id in lead.followers:
                 self._ask(lead, lead.restart(peer.id))
 
     def on_lost(self, peer: Peer) -> None:
         self._home.lost(peer.id, peer.lost)
         for lead in list(self._leads.values()):
-            if peer.id in lead.tracks:
+            if peer.id in lead.followers:
                 self._consider(lead)
 
     # ── what counts, and who is in ─────────────────────────────────────────────────────────────────
 
-    def _ask(self, lead: LedSlot, track: FollowerProgress) -> None:
+    def _ask(self, lead: LedSlot, progress: FollowerProgress) -> None:
         """What does it have?"""
-        peer = self._peers.get(track.member)
+        peer = self._peers.get(progress.member)
         if peer is None:
-            peer = self._peers[track.member] = Peer(
-                track.member, self._addresses.get(track.member, ""), self._identity, self, self._dialer, self._clock,
-                self._later, self._settings.dead_after_ms, self._settings.promise_ms,
+            peer = self._peers[progress.member] = Peer(
+                progress.member, self._addresses.get(progress.member, ""), self._identity, self, self._dialer,
+                self._clock, self._later, self._settings.dead_after_ms, self._settings.promise_ms,
             )  # fmt: skip
         # Seconds that we stood still are taken out of all times here, or each pause of ours would look like its
         # silence.
-        track.ask(self._clock.monotonic() - self._slept)
-        peer.lead(track.slot, lead.record.epoch)
+        progress.ask(self._clock.monotonic() - self._slept)
+        peer.lead(progress.slot, lead.record.epoch)
         peer.dial()
 
     def _advance(self, lead: LedSlot) -> bool:
@@ -487,8 +487,8 @@ class Leaders:
         # Not again so soon: the tick asks once more.
         if now < lead.retry_at:
             return
-        for member, track in lead.tracks.items():
-            if track.state in (Progress.UNFIT, Progress.AHEAD) and member not in lead.needed:
+        for member, progress in lead.followers.items():
+            if progress.state in (Progress.UNFIT, Progress.AHEAD) and member not in lead.needed:
                 # Not before it is out of the isr, and no proposal may bring it in: a copy begins with forgetting what
                 # is there, and an election could fall on a follower that has just forgotten (I4).
                 self._catch_up.seed(self._peers[member], lead, lead.forget(member))
@@ -497,23 +497,23 @@ class Leaders:
             return
         # It has items of ours that nobody was told of, or of a leader before us that we lack: with it as leader
         # nothing is lost, whichever it is.
-        ahead = [m for m in lead.record.isr if m in lead.tracks and lead.tracks[m].state is Progress.AHEAD]
+        ahead = [m for m in lead.record.isr if m in lead.followers and lead.followers[m].state is Progress.AHEAD]
         if ahead:
             self._give_way(lead, ahead[0])
             return
-        isr = lead.wanted([m for m, track in lead.tracks.items() if self._fails(track, now)])
+        isr = lead.wanted([m for m, progress in lead.followers.items() if self._fails(progress, now)])
         if isr is not None:
             # Before it is sent: from here on both sets are needed.
             lead.propose(isr)
             self._home.change(lead.record, lead.record.with_isr(isr), partial(self._proposed, lead, lead.record))
 
-    def _fails(self, track: FollowerProgress, now: float) -> bool:
+    def _fails(self, progress: FollowerProgress, now: float) -> bool:
         """Nobody should wait for this follower: it is lost, its disk hangs, or it does not say what it has (it may
         be reading a long log)."""
-        peer = self._peers[track.member]
-        waited = now - self._slept - track.asked
-        silent = track.state is Progress.ASKED and waited > peer.patience.silence(now)
-        return bool(peer.lost) or silent or peer.stuck(now) or track.member in self._leaving
+        peer = self._peers[progress.member]
+        waited = now - self._slept - progress.asked
+        silent = progress.state is Progress.ASKED and waited > peer.patience.silence(now)
+        return bool(peer.lost) or silent or peer.stuck(now) or progress.member in self._leaving
 
     def _proposed(self, lead: LedSlot, before: SlotRecord, record: SlotRecord | None) -> None:
         lead.answered()
@@ -567,7 +567,7 @@ class Leaders:
 
     def _let_go(self, now: float) -> None:
         """Of peers that no slot needs any more."""
-        used = {member for lead in self._leads.values() for member in lead.tracks}
+        used = {member for lead in self._leads.values() for member in lead.followers}
         for id, peer in list(self._peers.items()):
             if id in used:
                 self._unused_since.pop(id, None)

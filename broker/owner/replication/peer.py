@@ -76,7 +76,7 @@ class PeerUser(Protocol):
         """It takes nothing for the slot until it is asked again; what was wrong with what was sent."""
         ...
 
-    def on_acked(self, peer: Peer, tracks: list[tuple[FollowerProgress, int]]) -> None:
+    def on_acked(self, peer: Peer, followers: list[tuple[FollowerProgress, int]]) -> None:
         """The follower has them on its disk, each up to that lsn. Called for every acknowledgement."""
         ...
 
@@ -163,7 +163,7 @@ class Peer:
         """Number of the last Append, while it is not acknowledged."""
         self._seq = 0
         self._flight: deque[tuple[int, float, int, int, list[tuple[FollowerProgress, int]]]] = deque()
-        """(sequence number, when it was sent, bytes, late items, tracks and lsns) of what is not acknowledged."""
+        """(sequence number, when it was sent, bytes, late items, followers and lsns) of what is not acknowledged."""
         self._pings: dict[int, float] = {}
         """Number of a ping → when it was sent."""
         self._gathered: list[tuple[FollowerProgress, int, bytes]] = []
@@ -354,22 +354,22 @@ class Peer:
         """May more be sent now."""
         return self.unacked + self._gathered_bytes < WINDOW_BYTES
 
-    def put(self, track: FollowerProgress, lsn: int, data: bytes, late: bool = False) -> None:
+    def put(self, progress: FollowerProgress, lsn: int, data: bytes, late: bool = False) -> None:
         """An item for the next Append; `flush` sends it. `late`: others have it already."""
         gathered = self._gathered
         # Sent before it is added, so a message has either some small items or one large one.
         if gathered and (self._gathered_bytes + len(data) > MESSAGE_BYTES or len(gathered) >= MESSAGE_ITEMS):
             self._send_gathered()
-        self._gathered.append((track, lsn, data))
+        self._gathered.append((progress, lsn, data))
         self._gathered_bytes += len(data)
         if late:
             self._gathered_late += 1
             self.late += 1
-        track.sent_to(lsn)
+        progress.sent_to(lsn)
 
-    def drop(self, track: FollowerProgress) -> None:
+    def drop(self, progress: FollowerProgress) -> None:
         """Its follower is asked anew what it has: what waits here for the older answer must not come behind that."""
-        kept = [entry for entry in self._gathered if entry[0] is not track]
+        kept = [entry for entry in self._gathered if entry[0] is not progress]
         if len(kept) < len(self._gathered):
             self.late -= self._gathered_late
             self._gathered, self._gathered_late = kept, 0
@@ -391,26 +391,26 @@ class Peer:
         covered: dict[FollowerProgress, int] = {}
         slots: list[int] = []
         items: list[bytes] = []
-        for track, lsn, data in gathered:
+        for progress, lsn, data in gathered:
             # The last one of each: an acknowledgement says "up to there".
-            covered[track] = lsn
-            slots.append(track.slot)
+            covered[progress] = lsn
+            slots.append(progress.slot)
             items.append(data)
         late, self._gathered_late = self._gathered_late, 0
         seq = self._append_seq = self._flown(nbytes, late, list(covered.items()))
         self._send(pb.ToFollower(append=pb.Append(seq=seq, slots=slots, items=items)))
 
-    def seed(self, seed: pb.Seed, nbytes: int, tracks: list[tuple[FollowerProgress, int]]) -> None:
-        """A piece of a seed; `tracks`: what is acknowledged with it."""
+    def seed(self, seed: pb.Seed, nbytes: int, followers: list[tuple[FollowerProgress, int]]) -> None:
+        """A piece of a seed; `followers`: what is acknowledged with it."""
         self._send_gathered()
-        seed.seq = self._flown(nbytes, 0, tracks)
+        seed.seq = self._flown(nbytes, 0, followers)
         self._send(pb.ToFollower(seed=seed))
 
-    def _flown(self, nbytes: int, late: int, tracks: list[tuple[FollowerProgress, int]]) -> int:
+    def _flown(self, nbytes: int, late: int, followers: list[tuple[FollowerProgress, int]]) -> int:
         # One sequence for everything on the stream that is acknowledged, so that "all up to" is one comparison.
         self._seq += 1
         self.unacked += nbytes
-        self._flight.append((self._seq, self._clock.monotonic(), nbytes, late, tracks))
+        self._flight.append((self._seq, self._clock.monotonic(), nbytes, late, followers))
         return self._seq
 
     def check(self, check: pb.Check) -> None:
@@ -477,15 +477,15 @@ class Peer:
 
     def _acked(self, seq: int) -> None:
         flight = self._flight
-        tracks: list[tuple[FollowerProgress, int]] = []
+        followers: list[tuple[FollowerProgress, int]] = []
         while flight and flight[0][0] <= seq:
             _, _, nbytes, late, covered = flight.popleft()
             self.unacked -= nbytes
             self.late -= late
-            tracks += covered
+            followers += covered
         if self._append_seq <= seq:
             self._append_seq = 0
-        self._user.on_acked(self, tracks)
+        self._user.on_acked(self, followers)
         self.flush()
 
     def _pong(self, number: int) -> None:

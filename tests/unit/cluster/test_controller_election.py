@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from broker.cluster.controller_election import ElectedController, Office, holder_of
+from broker.cluster.controller_election import ControllerElection, ElectedController, holder_of
 from broker.cluster.planning.view import Policy
 from broker.metadata.port import KeyValue, Put
 
@@ -22,9 +22,9 @@ class Candidates:
         self.store, self.metadata = stored()
         self.changed: list[str] = []
 
-    async def office(self, name: str) -> Office:
+    async def office(self, name: str) -> ControllerElection:
         known = membership(member(name), lease=self.store.grant(60)[0])
-        office = Office(self.metadata, KEYS, known, POLICY, lambda: self.changed.append(name))
+        office = ControllerElection(self.metadata, KEYS, known, POLICY, lambda: self.changed.append(name))
         await office.start()
         return office
 
@@ -94,7 +94,7 @@ async def test_without_a_registration_nobody_takes_it_or_holds_it():
 
 def test_of_another_life_of_the_same_name_it_is_not_ours():
     other = msgspec.json.encode(ElectedController("a", "another boot", *POLICY))
-    office = Office(stored()[1], KEYS, membership(member("a")), POLICY, lambda: None)
+    office = ControllerElection(stored()[1], KEYS, membership(member("a")), POLICY, lambda: None)
     assert not office._mine(KeyValue(KEYS.controller, other, 1, 1))
 
 

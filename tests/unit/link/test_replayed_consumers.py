@@ -19,11 +19,11 @@ SLOT, SESSION = 3, 1
 @pytest.fixture
 def world() -> Any:
     channel = SlotChannel(SLOT, 0.0)
-    made = SimpleNamespace(channel=channel, mirrored=ReplayedConsumers(SimpleNamespace(channel=lambda slot: channel)))  # type: ignore[arg-type]
+    made = SimpleNamespace(channel=channel, replayed=ReplayedConsumers(SimpleNamespace(channel=lambda slot: channel)))  # type: ignore[arg-type]
 
     def leave(command: Command) -> Any:
         entry = channel.keep(command, 0, 0)
-        made.mirrored.follow(channel, entry, command)
+        made.replayed.follow(channel, entry, command)
         return entry
 
     made.leave = leave
@@ -49,14 +49,14 @@ def settle(*ids: int, number: int = 7) -> Settle:
 def test_a_consumer_lives_from_when_its_subscribe_leaves(world, ack, browse, by_edge):
     command = subscribe(ack=ack, browse=browse)
     entry = world.leave(command)
-    consumer = world.mirrored.by_number[7]
+    consumer = world.replayed.by_number[7]
     assert entry.consumer is consumer and world.channel.consumers == {7: consumer} and lives(world.channel, consumer)
     assert command.confirm is by_edge, "what nobody acknowledges the edge confirms, unless it is only looked at"
 
 
 def test_what_is_settled_is_set_aside_until_it_is_answered(world):
     world.leave(subscribe())
-    consumer = world.mirrored.by_number[7]
+    consumer = world.replayed.by_number[7]
     deliver(consumer, 1, 2, 3)
     entry = world.leave(settle(1, 2))
     assert list(consumer.ids) == [3] and entry.consumer is consumer
@@ -67,7 +67,7 @@ def test_what_is_settled_is_set_aside_until_it_is_answered(world):
 def test_what_concerns_nobody_changes_nobody(world):
     """Its consumer has ended here: a new owner must not be told of it."""
     world.leave(subscribe())
-    consumer = world.mirrored.by_number[7]
+    consumer = world.replayed.by_number[7]
     deliver(consumer, 1)
     entries = [world.leave(settle(1, number=8)), world.leave(Unsubscribe(SLOT, SESSION, 6, 8, "a"))]
     assert [entry.consumer for entry in entries] == [None, None] and list(consumer.ids) == [1]
@@ -78,8 +78,8 @@ def test_what_ends_gets_nothing_from_when_that_was_asked(world, command):
     """Before the command leaves: it may wait for others."""
     world.leave(subscribe())
     world.leave(subscribe(8))
-    one, other = world.mirrored.by_number[7], world.mirrored.by_number[8]
-    world.mirrored.closes(command)
+    one, other = world.replayed.by_number[7], world.replayed.by_number[8]
+    world.replayed.closes(command)
     assert (one.closing, one.leaving) == (True, False)
     assert other.closing is isinstance(command, Disconnect)
     world.leave(command)
@@ -87,27 +87,27 @@ def test_what_ends_gets_nothing_from_when_that_was_asked(world, command):
 
 
 def test_the_end_of_one_that_is_not_known_is_no_matter(world):
-    world.mirrored.closes(Unsubscribe(SLOT, SESSION, 6, 9, "a"))
-    world.mirrored.closes(Grant(SLOT, 9, 5))
+    world.replayed.closes(Unsubscribe(SLOT, SESSION, 6, 9, "a"))
+    world.replayed.closes(Grant(SLOT, 9, 5))
     world.leave(Disconnect(SLOT, 99))
-    assert world.mirrored.by_number == {}
+    assert world.replayed.by_number == {}
 
 
 def test_with_a_consumer_go_the_holds_that_were_answered_and_no_others(world):
     """One that is not answered is to be told of itself; one that is says nothing any more."""
     world.leave(subscribe())
-    consumer = world.mirrored.by_number[7]
+    consumer = world.replayed.by_number[7]
     deliver(consumer, 1, 2, 3)
     answered = world.leave(Hold(SLOT, SESSION, 6, 7, [1, 2]))
     world.leave(Hold(SLOT, SESSION, 6, 7, [3]))
     answered.answer()
-    assert list(world.mirrored.end(world.channel, consumer)) == [answered], "once, whatever it covers"
-    assert world.mirrored.by_number == {} and not lives(world.channel, consumer) and not lives(world.channel, None)
+    assert list(world.replayed.end(world.channel, consumer)) == [answered], "once, whatever it covers"
+    assert world.replayed.by_number == {} and not lives(world.channel, consumer) and not lives(world.channel, None)
 
 
 def test_a_consumer_of_the_same_number_is_another_one(world):
     world.leave(subscribe())
-    first = world.mirrored.by_number[7]
-    world.mirrored.end(world.channel, first)
+    first = world.replayed.by_number[7]
+    world.replayed.end(world.channel, first)
     world.leave(subscribe())
-    assert not lives(world.channel, first) and lives(world.channel, world.mirrored.by_number[7])
+    assert not lives(world.channel, first) and lives(world.channel, world.replayed.by_number[7])

@@ -52,7 +52,7 @@ class Link:
         self.closed = why
 
 
-class Telling:
+class Backpressure:
     def __init__(self) -> None:
         self.told: list[AddressBlocked] = []
         self.calls: list[tuple[str, Any]] = []
@@ -74,9 +74,9 @@ class Bench:
     def __init__(self, sparing: bool = False) -> None:
         self.now = 100.0
         self.made: list[Link] = []
-        self.telling, self.stats, self.ended = Telling(), LinkStats(), 0
+        self.backpressure, self.stats, self.ended = Backpressure(), LinkStats(), 0
         clock: Any = SimpleNamespace(monotonic=lambda: self.now)
-        self.routes = Routes(clock, self.telling, self.stats, self.make, self.unserved, sparing, 5.0)  # type: ignore[arg-type]
+        self.routes = Routes(clock, self.backpressure, self.stats, self.make, self.unserved, sparing, 5.0)  # type: ignore[arg-type]
 
     def make(self, owner: str, address: str) -> Any:
         self.made.append(Link(owner, address))
@@ -146,7 +146,7 @@ def test_a_new_leader_is_told_all_and_the_old_one_is_not_heard(bench):
     a = bench.led("a", 1)
     bench.says(a, OPENED, 1)
     b = bench.led("b", 2)
-    assert opens(b) == [(SLOT, 2, False), (SLOT, 2, True)] and bench.telling.calls[-1] == ("landed", SLOT)
+    assert opens(b) == [(SLOT, 2, False), (SLOT, 2, True)] and bench.backpressure.calls[-1] == ("landed", SLOT)
     bench.says(a, OPENED, 2)
     bench.says(b, OPENED, 2)
     assert bench.current(b) and not bench.current(a)
@@ -221,7 +221,7 @@ def test_nobody_serves_a_slot_that_is_offline_or_taken_over(bench):
     bench.says(link, OPENED, 3)
     bench.routes.offline(SLOT)
     assert bench.routes.unserved() == 1 and not bench.current(link) and link.closed
-    assert bench.telling.calls[-2:] == [("eased", "a"), ("relieve", [1, 3])]
+    assert bench.backpressure.calls[-2:] == [("eased", "a"), ("relieve", [1, 3])]
 
 
 def test_who_was_told_that_it_is_full_is_told_otherwise_when_the_leader_goes(bench):
@@ -233,9 +233,9 @@ def test_who_was_told_that_it_is_full_is_told_otherwise_when_the_leader_goes(ben
     bench.routes.address_blocked(link, AddressBlocked(3, SLOT, "z", False, False), out)
     assert len(out) == 4
     bench.routes.broken(link)
-    assert [(each.address, each.full) for each in bench.telling.told] == [("y", False)], "who is not read cannot ACK"
+    assert [(each.address, each.full) for each in bench.backpressure.told] == [("y", False)], "nobody reads its ACK"
     bench.routes.dialed(link)
-    assert [(each.address, each.full) for each in bench.telling.told] == [("y", False), ("x", False)]
+    assert [(each.address, each.full) for each in bench.backpressure.told] == [("y", False), ("x", False)]
     bench.routes.address_blocked(link, AddressBlocked(3, SLOT, "late", True, False), out)
     assert len(out) == 4, "not opened yet: nobody hears it"
 

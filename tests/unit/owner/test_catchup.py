@@ -124,11 +124,11 @@ def test_what_was_acknowledged_of_one_copy_does_not_count_for_the_next():
     world.until(lambda: in_sync(world, "o0", "o2"))
     leader.send(SLOT)
     world.until(lambda: told(world) == 1)
-    track = leader.leaders._leads[SLOT].tracks["o1"]
-    track.cannot_go_on()
-    track.acked = 10**6
+    progress = leader.leaders._leads[SLOT].followers["o1"]
+    progress.cannot_go_on()
+    progress.acked = 10**6
     leader.leaders._consider(leader.leaders._leads[SLOT])
-    assert leader.leaders._leads[SLOT].tracks["o1"].acked == UNKNOWN
+    assert leader.leaders._leads[SLOT].followers["o1"].acked == UNKNOWN
 
 
 def test_a_question_whose_answer_was_given_up_is_asked_again():
@@ -143,4 +143,4 @@ def test_a_question_whose_answer_was_given_up_is_asked_again():
         world.run(0.0001)
     standby = other.followers.unfollow(SLOT)
     other.followers.follow(standby, world.records[SLOT].epoch)
-    world.until(lambda: lead.tracks["o2"].state is Progress.LIVE, what="o2 goes on")
+    world.until(lambda: lead.followers["o2"].state is Progress.LIVE, what="o2 goes on")

@@ -23,9 +23,9 @@ def led(began_with=10, written=0, counting=0):
 
 
 def has(lead, member, lsn, state=Progress.LIVE, floor=0):
-    track = lead.tracks[member]
-    track.acked, track.state, track.floor = lsn, state, floor
-    return track
+    progress = lead.followers[member]
+    progress.acked, progress.state, progress.floor = lsn, state, floor
+    return progress
 
 
 def joins(lead):
@@ -59,11 +59,11 @@ def test_nobody_joins_whose_log_does_not_go_on_from_ours(state):
 def test_who_is_seeded_joins_with_the_end_of_the_log_as_of_then_whatever_it_had_acknowledged():
     lead = led(written=4, counting=1)
     has(lead, OUT, 14)
-    track = lead.forget(OUT)
-    assert (track.acked, track.floor) == (UNKNOWN, 14)
-    track.state, track.acked = Progress.TAIL, 13
+    progress = lead.forget(OUT)
+    assert (progress.acked, progress.floor) == (UNKNOWN, 14)
+    progress.state, progress.acked = Progress.TAIL, 13
     assert not joins(lead)
-    track.acked = 14
+    progress.acked = 14
     assert joins(lead)
 
 
@@ -105,15 +105,15 @@ def test_nobody_is_judged_by_what_we_do_not_have():
 
 def test_what_a_follower_says_it_has_counts_only_on_our_lineage():
     for state, counts in ((Progress.TAIL, 7), (Progress.AHEAD, UNKNOWN), (Progress.UNFIT, UNKNOWN)):
-        track = FollowerProgress(7, OUT)
-        track.answers(state, 7, 10, 3)
-        assert (track.acked, track.floor, track.answered, track.sent) == (counts, 10, 3, max(counts, 0))
+        progress = FollowerProgress(7, OUT)
+        progress.answers(state, 7, 10, 3)
+        assert (progress.acked, progress.floor, progress.answered, progress.sent) == (counts, 10, 3, max(counts, 0))
 
 
 def test_who_is_asked_anew_has_said_nothing():
-    track = FollowerProgress(7, OUT)
-    track.answers(Progress.TAIL, 7, 10, 3)
-    for before in (track, FollowerProgress(7, OUT)):
+    progress = FollowerProgress(7, OUT)
+    progress.answers(Progress.TAIL, 7, 10, 3)
+    for before in (progress, FollowerProgress(7, OUT)):
         again = before.anew()
         assert (again.state, again.acked, again.sent, again.floor, again.answered) == (Progress.ASKED, UNKNOWN, 0, 0, 0)
         assert not again.moving
@@ -182,10 +182,10 @@ def test_who_is_proposed_is_needed_from_then_on_until_a_newer_record_is_read():
 
 def test_a_newer_record_keeps_what_is_known_of_those_who_stay():
     lead = led()
-    stays = lead.tracks[IN]
+    stays = lead.followers[IN]
     lead.adopt(SlotRecord(7, 1, ME, (ME, IN, "o9"), (ME, IN)))
-    assert lead.tracks[IN] is stays and lead.live == [stays] and set(lead.tracks) == {IN, "o9"}
-    assert lead.tracks["o9"].state is Progress.ASKED
+    assert lead.followers[IN] is stays and lead.live == [stays] and set(lead.followers) == {IN, "o9"}
+    assert lead.followers["o9"].state is Progress.ASKED
 
 
 # ── who is in ─────────────────────────────────────────────────────────────────────────────────────
@@ -260,10 +260,10 @@ def test_what_stands_already_is_proposed_to_settle_an_earlier_proposal():
 
 
 def test_a_follower_is_told_once_how_far_everything_counts_and_only_on_our_lineage():
-    track = has(led(), OUT, 10)
-    assert [track.tell(lsn) for lsn in (10, 10, 11)] == [True, False, True]
-    track.state = Progress.UNFIT
-    assert not track.tell(12) and track.told == 11, "it will be told when its log goes on from ours"
+    progress = has(led(), OUT, 10)
+    assert [progress.tell(lsn) for lsn in (10, 10, 11)] == [True, False, True]
+    progress.state = Progress.UNFIT
+    assert not progress.tell(12) and progress.told == 11, "it will be told when its log goes on from ours"
 
 
 def test_copies_whose_log_was_gone_before_they_ended_go_twice_as_fast_up_to_a_bound():

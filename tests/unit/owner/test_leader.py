@@ -205,8 +205,8 @@ def test_what_followers_acknowledge_before_it_is_sealed_counts_when_it_is():
     last = leader.journal.last(SLOT)[1]
     for near in [near for near in world.streams if near.owner is leader]:
         near.abort("reset")
-    tracks = leader.leaders._leads[SLOT].tracks
-    world.until(lambda: all(track.acked == last for track in tracks.values()), what="acknowledged")
+    followers = leader.leaders._leads[SLOT].followers
+    world.until(lambda: all(progress.acked == last for progress in followers.values()), what="acknowledged")
     assert told(world) == 0
     leader.committing = False
     leader.step()
