@@ -80,17 +80,17 @@ class Operator:
         self.options = options
         self.clock = SystemClock()
         self.queue = WorkQueue(self._work)
-        self.world = ResourceCache(self.queue.add)
+        self.cache = ResourceCache(self.queue.add)
         self.events = Events(kube, self.clock)
-        self.statuses = Statuses(kube, self.world, self.events)
+        self.statuses = Statuses(kube, self.cache, self.events)
         self.applier = Applier(kube)
-        self.connections = Connections(self.world, kube, self._on_cluster)
-        self.ownership = Ownership(kube, self.world, self.events, self.clock, options.lease)
+        self.connections = Connections(self.cache, kube, self._on_cluster)
+        self.ownership = Ownership(kube, self.cache, self.events, self.clock, options.lease)
         self.traffic = Traffic()
-        self.rounds = Rounds(self.world, self.traffic, self.queue.add, self.clock)
-        self.keyed = EtcdReconciler(self.world, kube, self.statuses, self.events, self.clock, self.traffic)
+        self.rounds = Rounds(self.cache, self.traffic, self.queue.add, self.clock)
+        self.etcd_reconciler = EtcdReconciler(self.cache, kube, self.statuses, self.events, self.clock, self.traffic)
         self.bundles = Bundles(
-            kube, self.events, self.world.resources, options.bundles, options.lease, options.image
+            kube, self.events, self.cache.resources, options.bundles, options.lease, options.image
         )  # fmt: skip
         self.costs = Costs(kube, self.clock)
         self.zones = Zones(kube, self.queue.add)
@@ -124,10 +124,10 @@ class Operator:
         for namespace in self.options.namespaces or ("",):
             await self._begin(Informer(self.kube, "v1", "Secret", namespace, "", self._on_secret, meta=True))
         self.workloads = Workloads(
-            self.world, self.kube, self.statuses, self.events, self.applier, self._live, api, self.options.image,
+            self.cache, self.kube, self.statuses, self.events, self.applier, self._live, api, self.options.image,
             self.clock, self.options.any_template, self.options.read_nodes,
         )  # fmt: skip
-        args = self.world, self.kube, self.statuses, self._live, self.options.image, self.clock
+        args = self.cache, self.kube, self.statuses, self._live, self.options.image, self.clock
         self.backups, self.restores = Backups(*args), Restores(*args)
         # All resources before the first sweep: the keys of one that is not known yet would be given back.
         for kind in await self._kinds():
@@ -171,14 +171,14 @@ class Operator:
         if any(id in items for items in self._resources):
             self._come(raw)
             return
-        known = self.world.resources.get(id)
+        known = self.cache.resources.get(id)
         if known is None or known.uid == raw["metadata"]["uid"]:
             self._gone(id)
 
     def _come(self, raw: Table) -> None:
         """A custom resource has come or changed."""
-        before = self.world.resources.get(Id(raw["kind"], raw["metadata"]["namespace"], raw["metadata"]["name"]))
-        resource = self.world.put(raw)
+        before = self.cache.resources.get(Id(raw["kind"], raw["metadata"]["namespace"], raw["metadata"]["name"]))
+        resource = self.cache.put(raw)
         if resource is None:
             return
         self.queue.add(resource.id)
@@ -191,8 +191,8 @@ class Operator:
                 self.queue.add(other)
 
     def _gone(self, id: Id) -> None:
-        resource = self.world.resources.get(id)
-        self.world.drop(id)
+        resource = self.cache.resources.get(id)
+        self.cache.drop(id)
         self.queue.add(id)
         if resource is not None and (owner := owner_of(resource.raw)) is not None:
             self.queue.add(owner._replace(kind=BUNDLE))
@@ -207,7 +207,7 @@ class Operator:
 
     def _on_object(self, id: Id, item: Table) -> None:
         owner = owner_of(item)
-        resource = self.world.resources.get(owner) if owner is not None else None
+        resource = self.cache.resources.get(owner) if owner is not None else None
         if id not in self._live.get(id.kind, {}):
             self.applier.gone(id, resource.uid if resource is not None and not resource.leaving else "")
         if owner is not None and resource is not None:
@@ -222,7 +222,7 @@ class Operator:
             self.queue.add(self.made.id)
         if any(Id("ConfigMap", id.namespace, id.name) in bundled for bundled in self._bundled):
             self.queue.add(Id(BUNDLE, id.namespace, id.name))
-        for resource in list(self.world.resources.values()):
+        for resource in list(self.cache.resources.values()):
             if resource.id.namespace == id.namespace and id.name in _secrets_of(resource):
                 self.queue.add(resource.id)
 
@@ -236,7 +236,7 @@ class Operator:
             for id in self._dependents(broker):
                 self.queue.add(id)
         elif part in ("applied", "owners", "edges"):
-            for id in self.keyed.caught_up(broker):
+            for id in self.etcd_reconciler.caught_up(broker):
                 self.queue.add(id)
         elif part == "loads":
             self.queue.add(broker._replace(kind=COSTS), CALM_S)
@@ -247,7 +247,7 @@ class Operator:
             if any(place.startswith(("quotas/", "bridges/")) for place in places):
                 self.queue.add(broker, CALM_S)
             for place in places:
-                claimants = self.world.claimants(broker.namespace, broker.name, place)
+                claimants = self.cache.claimants(broker.namespace, broker.name, place)
                 for resource in claimants:
                     self.queue.add(resource.id)
                 if not claimants:
@@ -259,7 +259,7 @@ class Operator:
     def _dependents(self, broker: Id) -> list[Id]:
         return [
             id
-            for id, resource in self.world.resources.items()
+            for id, resource in self.cache.resources.items()
             if id.kind != BROKER and id.namespace == broker.namespace and resource.broker == broker.name
         ]
 
@@ -267,7 +267,7 @@ class Operator:
 
     async def _work(self, id: Id) -> float | None:
         if id.kind == SWEEP:
-            await self.keyed.sweep(Id(BROKER, id.namespace, id.name))
+            await self.etcd_reconciler.sweep(Id(BROKER, id.namespace, id.name))
             return None
         if id.kind == BUNDLE:
             there = [found for one in self._bundled if (found := one.get(Id("ConfigMap", id.namespace, id.name)))]
@@ -278,7 +278,7 @@ class Operator:
             return None
         if id.kind == COSTS:
             broker = id._replace(kind=BROKER)
-            cluster = self.world.clusters.get(broker)
+            cluster = self.cache.clusters.get(broker)
             return await self.costs.reconcile(broker, cluster.connections) if cluster is not None else None
         if id.kind == MADE:
             return await self.made.ensure() if self.made is not None else None
@@ -288,18 +288,18 @@ class Operator:
             await self._tell_lost(id._replace(kind=BROKER))
             return None
         assert self.workloads is not None
-        resource = self.world.resources.get(id)
+        resource = self.cache.resources.get(id)
         if resource is None or resource.leaving:
             # Objects go by their owner references, keys by the sweep.
             if id.kind == BROKER:
                 await self.connections.release(id)
             if id.kind in (BROKER, ACCEPTOR):
                 self.workloads.gone(id)
-            self.keyed.gone(id)
+            self.etcd_reconciler.gone(id)
             if self.backups is not None:
                 self.backups.gone(id)
             return None
-        named = self.world.broker_of(resource) if id.kind != BROKER else None
+        named = self.cache.broker_of(resource) if id.kind != BROKER else None
         if self.bundles.outdated(resource) or (named is not None and self.bundles.outdated(named)):
             return OUTDATED_S
         if id.kind == BROKER:
@@ -308,10 +308,10 @@ class Operator:
                 await self.connections.drop(id)
                 return LOOK_S
             if not before:
-                resource = self.world.resources.get(id, resource)
+                resource = self.cache.resources.get(id, resource)
                 for other in self._dependents(id):
                     self.queue.add(other)
-            if (rival := self.world.rival(resource)) is not None:
+            if (rival := self.cache.rival(resource)) is not None:
                 await self.connections.refuse(id, f"its etcd.prefix is that of {rival}")
             else:
                 await self.connections.ensure(resource, resource.spec(BrokerSpec))
@@ -321,8 +321,8 @@ class Operator:
         work = {
             BROKER: self.workloads.broker,
             ACCEPTOR: self.workloads.acceptor,
-            ADDRESS: self.keyed.address,
-            USER: self.keyed.user,
+            ADDRESS: self.etcd_reconciler.address,
+            USER: self.etcd_reconciler.user,
             BACKUP: self.backups.reconcile,
             RESTORE: self.restores.reconcile,
         }[id.kind]
@@ -331,7 +331,7 @@ class Operator:
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
     async def _tell_lost(self, id: Id) -> None:
-        cluster, broker = self.world.clusters.get(id), self.world.resources.get(id)
+        cluster, broker = self.cache.clusters.get(id), self.cache.resources.get(id)
         for owner in cluster.take_lost() if cluster is not None else ():
             why = f"{owner} is gone without having handed over; other owners take over what it led"
             log.warning("%s: %s", id, why)
@@ -363,9 +363,9 @@ class Operator:
         await informer.start()
 
     def _look_at_all(self) -> None:
-        for id in list(self.world.resources):
+        for id in list(self.cache.resources):
             self.queue.add(id)
-        for id in list(self.world.clusters):
+        for id in list(self.cache.clusters):
             self._sweep_of(id.namespace, id.name)
 
     async def _resync(self) -> None:

@@ -68,7 +68,7 @@ def exposition(operator: Operator | None, leads: bool) -> str:
               "# TYPE stampede_operator_api_writes_total counter"]  # fmt: skip
     for kind, count in sorted(operator.kube.writes.items()):
         lines.append(f'stampede_operator_api_writes_total{{kind="{kind}"}} {count}')
-    drifts = operator.applier.drifts + operator.keyed.drifts
+    drifts = operator.applier.drifts + operator.etcd_reconciler.drifts
     expiries = operator.workloads.certificates.expiries if operator.workloads is not None else {}
     if expiries:
         lines += ["# HELP stampede_operator_certificate_expiry_seconds End of the first certificate, since the epoch.",
@@ -79,10 +79,10 @@ def exposition(operator: Operator | None, leads: bool) -> str:
     lines += _backups(operator)
     single = (
         ("workqueue_depth", "gauge", "Resources that wait to be looked at.", operator.queue.depth),
-        ("resources", "gauge", "Custom resources that are known.", len(operator.world.resources)),
+        ("resources", "gauge", "Custom resources that are known.", len(operator.cache.resources)),
         ("drift_corrected_total", "counter", "Foreign changes undone.", drifts),
         ("clusters_unknown", "gauge", "Brokers whose etcd does not answer.",
-         sum(not cluster.known for cluster in operator.world.clusters.values())),
+         sum(not cluster.known for cluster in operator.cache.clusters.values())),
     )  # fmt: skip
     for name, kind, help, value in single:
         lines += [f"# HELP stampede_operator_{name} {help}", f"# TYPE stampede_operator_{name} {kind}"]

@@ -106,17 +106,17 @@ class Bench:
     def __init__(self) -> None:
         self.server = Refusing()
         self.statuses = Statuses()
-        self.world = ResourceCache(lambda id: None)
+        self.cache = ResourceCache(lambda id: None)
         clock = self.clock = Later()
         self.workloads = Workloads(
-            self.world, self.server, self.statuses, None, Applier(self.server), self.server.live, Versions(), "", clock
+            self.cache, self.server, self.statuses, None, Applier(self.server), self.server.live, Versions(), "", clock
         )
-        self.keyed = EtcdReconciler(self.world, self.server, self.statuses, None, clock)
+        self.etcd_reconciler = EtcdReconciler(self.cache, self.server, self.statuses, None, clock)
 
     def put(self, kind: str, **spec: Any) -> Resource:
         """The resource of this kind, there or changed."""
         one = raw(kind, **spec)
         one["metadata"]["uid"] = f"uid of the {kind}"
-        found = self.world.put(one)
+        found = self.cache.put(one)
         assert found is not None
         return found

@@ -89,26 +89,26 @@ class Site:
 
     def __init__(self, kind: str, reconciler: type, broker: dict[str, Any] | None = None, **spec: Any) -> None:
         self.server, self.clock = Server(), Clock()
-        self.world = ResourceCache(lambda id: None)
-        self.statuses = Statuses(self.server, self.world, Events(self.server, self.clock))  # type: ignore[arg-type]
-        args = self.world, self.server, self.statuses, self.server.objects, "stampede:1", self.clock
+        self.cache = ResourceCache(lambda id: None)
+        self.statuses = Statuses(self.server, self.cache, Events(self.server, self.clock))  # type: ignore[arg-type]
+        args = self.cache, self.server, self.statuses, self.server.objects, "stampede:1", self.clock
         self.reconciler = reconciler(*args)
-        self.broker = self.world.put(raw(BROKER, **(broker or {})))
-        made = self.world.put(raw(kind, created="2026-11-27T10:30:00Z", **spec))
+        self.broker = self.cache.put(raw(BROKER, **(broker or {})))
+        made = self.cache.put(raw(kind, created="2026-11-27T10:30:00Z", **spec))
         assert made is not None
         self.id = made.id
         self.server.put("PersistentVolumeClaim", "backups")
 
     @property
     def status(self) -> dict[str, Any]:
-        return self.world.resources[self.id].status
+        return self.cache.resources[self.id].status
 
     def condition(self, type: str) -> tuple[str, str, str]:
         (found,) = [one for one in self.status["conditions"] if one["type"] == type]
         return found["status"], found["reason"], found["message"]
 
     async def look(self) -> float | None:
-        found: float | None = await self.reconciler.reconcile(self.world.resources[self.id])
+        found: float | None = await self.reconciler.reconcile(self.cache.resources[self.id])
         return found
 
     def end(self, words: dict[str, Any] | None, type: str = "Complete") -> None:

@@ -92,15 +92,15 @@ def test_a_queue_has_permissions_and_nothing_else():
 async def test_what_was_said_before_stays_and_the_condition_says_so():
     bench = Bench()
     bench.store = Store()
-    bench.world.clusters[Id(BROKER, "shop", "stomp")] = bench.store
+    bench.cache.clusters[Id(BROKER, "shop", "stomp")] = bench.store
     bench.put(BROKER, permissionsRequired=True, addressOwners=[{"prefix": "orders", "resources": ["orders"]}])
     address = bench.put(ADDRESS, name="orders::audit", permissions=CONSUME)
-    await bench.keyed.address(address)
+    await bench.etcd_reconciler.address(address)
     assert bench.statuses.condition("Accepted")[0] == "True"
     bench.put(BROKER, permissionsRequired=True)
     bench.store.marks[address.uid] = {KEYS.permission("orders::audit")}
     before = dict(bench.store.config)
-    await bench.keyed.address(address)
+    await bench.etcd_reconciler.address(address)
     status, reason, message = bench.statuses.condition("Accepted")
     assert (status, reason) == ("False", "NotOwner") and "delete it to take it back" in message
     assert bench.store.config == before
@@ -110,7 +110,7 @@ async def condition_of(bench: Bench, who: str, created: str, **spec: Any) -> tup
     """Accepted: status and reason of an Address of this name."""
     one = raw(ADDRESS, **spec)
     one["metadata"] |= {"name": who, "uid": f"uid of {who}", "creationTimestamp": created}
-    await bench.keyed.address(bench.world.put(one) or bench.world.resources[Id(ADDRESS, "shop", who)])
+    await bench.etcd_reconciler.address(bench.cache.put(one) or bench.cache.resources[Id(ADDRESS, "shop", who)])
     return bench.statuses.condition("Accepted")[:2]
 
 
@@ -118,7 +118,7 @@ async def condition_of(bench: Bench, who: str, created: str, **spec: Any) -> tup
 async def test_who_may_not_have_a_key_keeps_nobody_out_unless_it_has_it(fields):
     bench = Bench()
     bench.store = Store()
-    bench.world.clusters[Id(BROKER, "shop", "stomp")] = bench.store
+    bench.cache.clusters[Id(BROKER, "shop", "stomp")] = bench.store
     bench.put(BROKER, addressOwners=[{"prefix": "orders", "resources": ["shop-*"]}])
 
     old, young = ("evil", OLD), ("shop-1", YOUNG)
@@ -134,7 +134,7 @@ async def test_who_may_not_have_a_key_keeps_nobody_out_unless_it_has_it(fields):
 async def test_a_divert_that_nobody_may_say_makes_no_circle():
     bench = Bench()
     bench.store = Store()
-    bench.world.clusters[Id(BROKER, "shop", "stomp")] = bench.store
+    bench.cache.clusters[Id(BROKER, "shop", "stomp")] = bench.store
     bench.put(BROKER, addressOwners=[{"prefix": "orders", "resources": ["shop-*"]}])
     back = {"name": "orders.y", "diverts": [{"name": "back", "forward": ["copies"]}]}
     wanted = {"name": "copies", "diverts": [{"name": "there", "forward": ["orders.y"]}]}

@@ -69,7 +69,7 @@ async def test_another_operator_goes_on_where_the_first_one_ended():
     await found.look()
     job = found.server.made[-1]["metadata"]["name"]
     found.reconciler = Backups(
-        found.world, found.server, found.statuses, found.server.objects, "stampede:1", found.clock
+        found.cache, found.server, found.statuses, found.server.objects, "stampede:1", found.clock
     )
     await found.look()
     assert found.server.made[-1]["metadata"]["name"] == job, "the Job that works is not made twice"
@@ -115,8 +115,8 @@ async def test_asked_for_again_in_the_second_in_which_it_failed_it_waits_for_the
     found = site(schedule="0 2 1 1 *")
 
     def ask(value: str, version: str) -> None:
-        raw = found.world.resources[found.id].raw
-        found.world.put(
+        raw = found.cache.resources[found.id].raw
+        found.cache.put(
             {**raw, "metadata": {**raw["metadata"], "annotations": {RUN: value}, "resourceVersion": version}}
         )
 
@@ -154,8 +154,8 @@ async def test_an_annotation_asks_once():
     found = site(schedule="0 2 1 1 *")
     await found.look()
     assert "running" not in found.status
-    meta = found.world.resources[found.id].raw["metadata"]
-    found.world.put({**found.world.resources[found.id].raw, "metadata": {**meta, "annotations": {RUN: "please"},
+    meta = found.cache.resources[found.id].raw["metadata"]
+    found.cache.put({**found.cache.resources[found.id].raw, "metadata": {**meta, "annotations": {RUN: "please"},
                                                                         "resourceVersion": "100000"}})  # fmt: skip
     await complete(found)
     assert found.status["asked"] == "please" and found.status["last"]["run"]
@@ -185,7 +185,7 @@ async def test_what_is_missing_is_said_before_a_pod_would_wait_for_it():
     await found.look()
     assert found.condition("Accepted")[1] == "Invalid"
     found = site()
-    found.world.drop(Id(BROKER, "shop", "stomp"))
+    found.cache.drop(Id(BROKER, "shop", "stomp"))
     await found.look()
     assert found.condition("Accepted")[1] == "BrokerNotFound"
 

@@ -92,7 +92,7 @@ def test_edges_have_the_secret_and_start_without_it():
 async def test_what_the_secret_lacks_is_said_and_keeps_nobody_from_being_ready(cluster):
     bench = Bench()
     spec = {"bridges": [NEWS, ORDERS], "bridgesSecretName": "stomp-bridges"}
-    bench.world.clusters[STOMP] = cluster
+    bench.cache.clusters[STOMP] = cluster
 
     async def told() -> tuple[str, str, str]:
         await bench.workloads.broker(bench.put(BROKER, **spec))
@@ -122,7 +122,7 @@ async def test_what_is_not_in_etcd_is_not_said_to_be_there(cluster):
         return found
 
     assert (await told(NEWS))[:2] == ("Unknown", "EtcdUnreachable")  # no cluster yet
-    bench.world.clusters[STOMP] = cluster
+    bench.cache.clusters[STOMP] = cluster
     assert (await told(NEWS))[:2] == ("True", "Configured")
     status, reason, why = await told(NEWS, {**NEWS, "name": "more", "source": "/queue/*"})
     assert (status, reason) == ("False", "NotWritten") and "more" in why

@@ -41,7 +41,7 @@ async def test_an_etcd_that_is_not_there_says_what_fails():
 
 
 async def test_an_etcd_that_cannot_be_asked_says_why(bench):
-    connections = Connections(bench.world, bench.server, lambda *_: None)
+    connections = Connections(bench.cache, bench.server, lambda *_: None)
     etcd = {"endpoints": ["etcd:2379"], "userSecretName": "nobody"}
     bench.server.secrets["nobody"] = {"data": {}}
     broker = bench.put(BROKER, etcd=etcd)
@@ -51,27 +51,27 @@ async def test_an_etcd_that_cannot_be_asked_says_why(bench):
         status, reason, message = bench.statuses.condition("EtcdReachable")
         assert (status, reason) == ("False", "Unreachable") and "etcd.user" in message
     await connections.close()
-    assert bench.world.unusable == {}
+    assert bench.cache.unusable == {}
 
 
 async def test_the_token_that_owners_are_shown_is_read_again_without_connecting_anew(bench):
-    connections = Connections(bench.world, bench.server, lambda *_: None)
+    connections = Connections(bench.cache, bench.server, lambda *_: None)
     scrapers = {"tokenSecretName": "metrics"}
     broker = bench.put(BROKER, etcd={"endpoints": ["127.0.0.1:1"]}, scrapers=scrapers)
     await connections.ensure(broker, broker.spec(BrokerSpec))
-    assert bench.world.metrics_tokens == {}
-    cluster = bench.world.clusters[broker.id]
+    assert bench.cache.metrics_tokens == {}
+    cluster = bench.cache.clusters[broker.id]
     for token in ("a token of some length", "another one of that length"):
         bench.server.secrets["metrics"] = {"data": {"password": b64encode(f"{token}\n".encode()).decode()}}
         await connections.ensure(broker, broker.spec(BrokerSpec))
-        assert bench.world.metrics_tokens == {broker.id: token}
-    assert bench.world.clusters[broker.id] is cluster
+        assert bench.cache.metrics_tokens == {broker.id: token}
+    assert bench.cache.clusters[broker.id] is cluster
     await connections.close()
-    assert bench.world.metrics_tokens == {}
+    assert bench.cache.metrics_tokens == {}
 
 
 async def test_a_connection_that_could_not_be_made_is_tried_again(bench, monkeypatch):
-    connections = Connections(bench.world, bench.server, lambda *_: None)
+    connections = Connections(bench.cache, bench.server, lambda *_: None)
     etcd = {"endpoints": ["127.0.0.1:1"], "userSecretName": "root"}
     data = {"username": b64encode(b"root").decode(), "password": b64encode(b"secret").decode()}
     bench.server.secrets["root"] = {"data": data}
@@ -80,9 +80,9 @@ async def test_a_connection_that_could_not_be_made_is_tried_again(bench, monkeyp
         full.setattr(connecting, "_write", no_space)
         with pytest.raises(OSError):
             await connections.ensure(broker, broker.spec(BrokerSpec))
-    assert not bench.world.clusters
+    assert not bench.cache.clusters
     await connections.ensure(broker, broker.spec(BrokerSpec))
-    assert broker.id in bench.world.clusters
+    assert broker.id in bench.cache.clusters
     await connections.close()
 
 
@@ -93,9 +93,9 @@ def no_space(*_: object) -> str:
 @pytest.mark.parametrize(("endpoint", "home"), [("db.example.com:2379", "uid of shop"), ("etcd.shop.svc:2379", "")])
 async def test_where_an_etcd_may_be_anothers_the_namespace_counts_too(bench, endpoint, home):
     """An etcd of the namespace may be restored into another cluster, where names are enough."""
-    connections = Connections(bench.world, bench.server, lambda *_: None)
+    connections = Connections(bench.cache, bench.server, lambda *_: None)
     broker = bench.put(BROKER, etcd={"endpoints": [endpoint]})
     await connections.ensure(broker, broker.spec(BrokerSpec))
-    holder = bench.world.clusters[broker.id].possession.holder
+    holder = bench.cache.clusters[broker.id].possession.holder
     assert holder == ("shop/stomp", broker.uid, home)
     await connections.close()

@@ -56,19 +56,19 @@ class Store:
 def bench():
     found = Bench()
     found.store = Store()
-    found.world.clusters[Id(BROKER, "shop", "stomp")] = found.store
+    found.cache.clusters[Id(BROKER, "shop", "stomp")] = found.store
     return found
 
 
 async def test_an_address_alone_closes_no_broker(bench):
     bench.put(BROKER)
     address = bench.put(ADDRESS, permissions=ALLOWED)
-    assert await bench.keyed.address(address) == REFUSED_AGAIN_S
+    assert await bench.etcd_reconciler.address(address) == REFUSED_AGAIN_S
     status, reason, message = bench.statuses.condition("Accepted")
     assert (status, reason) == ("False", "PermissionsNotRequired")
     assert "spec.permissionsRequired of StompBroker stomp" in message and bench.store.config == {}
     bench.put(BROKER, permissionsRequired=True)
-    await bench.keyed.address(address)
+    await bench.etcd_reconciler.address(address)
     assert bench.statuses.condition("Accepted")[0] == "True"
     assert KEYS.permission("orders") in bench.store.config
 
@@ -76,7 +76,7 @@ async def test_an_address_alone_closes_no_broker(bench):
 async def test_where_it_is_closed_already_more_is_taken(bench):
     bench.put(BROKER)
     bench.store.config = there(KEYS.permission("#"))
-    await bench.keyed.address(bench.put(ADDRESS, permissions=ALLOWED))
+    await bench.etcd_reconciler.address(bench.put(ADDRESS, permissions=ALLOWED))
     assert bench.statuses.condition("Accepted")[0] == "True"
 
 
@@ -91,7 +91,7 @@ async def test_what_was_taken_comes_back_when_etcd_has_lost_it(bench):
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     body["status"] = {"conditions": [taken]}
-    await bench.keyed.address(bench.world.put(body))
+    await bench.etcd_reconciler.address(bench.cache.put(body))
     assert KEYS.permission("orders") in bench.store.config
 
 

@@ -102,7 +102,7 @@ async def test_everything_that_is_there_is_known_before_anything_is_done():
     server = Server(*(raw(kind) for kind in PLURALS))
     async with operating(server) as (operator, looked):
         assert looked == []
-        assert {id.kind for id in operator.world.resources} == set(PLURALS)
+        assert {id.kind for id in operator.cache.resources} == set(PLURALS)
         await eventually(lambda: {id.kind for id in looked} >= set(PLURALS))
 
 
@@ -112,11 +112,11 @@ async def test_each_kind_is_followed(kind):
     id = Id(kind, "shop", "it")
     async with operating(server) as (operator, looked):
         server.tell("ADDED", item)
-        await eventually(lambda: id in looked and id in operator.world.resources)
+        await eventually(lambda: id in looked and id in operator.cache.resources)
         looked.clear()
         server.tell("DELETED", item)
         await eventually(lambda: id in looked)
-        assert id not in operator.world.resources
+        assert id not in operator.cache.resources
 
 
 async def test_what_went_while_no_watch_was_open_is_known_to_have_gone(monkeypatch):
@@ -128,7 +128,7 @@ async def test_what_went_while_no_watch_was_open_is_known_to_have_gone(monkeypat
         server.held[USER] = []
         server.watches[USER].put_nowait(KubeError(410, "too old"))
         await eventually(lambda: SHOP in looked)  # its keys are given back
-        assert set(operator.world.resources) == {STOMP}
+        assert set(operator.cache.resources) == {STOMP}
 
 
 async def test_one_that_was_made_anew_while_no_watch_was_open_is_the_new_one(monkeypatch):
@@ -141,7 +141,7 @@ async def test_one_that_was_made_anew_while_no_watch_was_open_is_the_new_one(mon
         server.held[USER] = [new]
         server.watches[USER].put_nowait(KubeError(410, "too old"))
         await eventually(lambda: SHOP in looked and ADA in looked)
-        assert operator.world.resources[ADA].uid == new["metadata"]["uid"]
+        assert operator.cache.resources[ADA].uid == new["metadata"]["uid"]
 
 
 async def test_the_end_of_an_older_one_of_its_name_is_not_the_end_of_the_new_one():
@@ -150,11 +150,11 @@ async def test_the_end_of_an_older_one_of_its_name_is_not_the_end_of_the_new_one
     async with operating(server) as (operator, looked):
         server.tell("ADDED", old)
         await eventually(lambda: ADA in looked)
-        operator.world.put({**new})
+        operator.cache.put({**new})
         server.tell("DELETED", old)
         server.tell("ADDED", raw(USER, "last"))
         await eventually(lambda: Id(USER, "shop", "last") in looked)
-        assert operator.world.resources[ADA].uid == new["metadata"]["uid"]
+        assert operator.cache.resources[ADA].uid == new["metadata"]["uid"]
 
 
 @pytest.mark.parametrize("kind", [ACCEPTOR, ADDRESS, USER])
@@ -213,13 +213,13 @@ async def test_a_loop_that_ends_ends_the_process(monkeypatch):
 
 async def test_nobody_waits_for_what_is_gone():
     operator = Operator(Server(), Options())  # type: ignore[arg-type]
-    waiting = operator.keyed.pending[STOMP] = Unapplied()
+    waiting = operator.etcd_reconciler.pending[STOMP] = Unapplied()
     waiting.wait(ADA, 7)
     waiting.wait(Id(USER, "shop", "bob"), 8)
-    operator.keyed.gone(ADA)
+    operator.etcd_reconciler.gone(ADA)
     assert waiting.revisions == {Id(USER, "shop", "bob"): 8}
-    operator.keyed.gone(STOMP)
-    assert operator.keyed.pending == {}
+    operator.etcd_reconciler.gone(STOMP)
+    assert operator.etcd_reconciler.pending == {}
 
 
 async def test_a_kind_that_came_later_may_be_missing():
@@ -227,4 +227,4 @@ async def test_a_kind_that_came_later_may_be_missing():
     server = Server(raw(BROKER))
     server.unknown = BACKUP
     async with operating(server) as (operator, _):
-        assert [one.kind for one in operator.world.resources] == [BROKER]
+        assert [one.kind for one in operator.cache.resources] == [BROKER]

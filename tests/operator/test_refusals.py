@@ -115,9 +115,9 @@ async def test_an_operator_that_has_just_started_keeps_what_stands(bench):
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }  # fmt: skip
     body["status"] = {"conditions": [ready]}
-    one = bench.world.put(body)
+    one = bench.cache.put(body)
     cluster = Cluster(EtcdSettings(endpoints="127.0.0.1:1", prefix="/x"), lambda part, names: None)
-    bench.world.clusters[one.id] = cluster
+    bench.cache.clusters[one.id] = cluster
     await bench.workloads.broker(one)
     assert bench.statuses.said == {}
     cluster.why = "connection refused"
@@ -130,14 +130,14 @@ async def test_an_operator_that_has_just_started_keeps_what_stands(bench):
 async def test_keys_wait_for_etcd_and_say_where_to_look(bench, kind):
     bench.put(BROKER)
     one = bench.put(kind, brokerRef={"name": "stomp"})
-    await (bench.keyed.address if kind == ADDRESS else bench.keyed.user)(one)
+    await (bench.etcd_reconciler.address if kind == ADDRESS else bench.etcd_reconciler.user)(one)
     status, reason, message = bench.statuses.condition("Ready")
     assert (status, reason) == ("Unknown", "EtcdUnreachable") and "EtcdReachable" in message
 
 
 def broker(bench: Any, name: str, born: int, **etcd: Any) -> Resource:
     body = raw(BROKER, name, created=f"2026-01-0{born}T00:00:00Z", etcd={"endpoints": ["etcd:2379"], **etcd})
-    found = bench.world.put(body)
+    found = bench.cache.put(body)
     assert found is not None
     return found  # type: ignore[no-any-return]
 
@@ -145,14 +145,14 @@ def broker(bench: Any, name: str, born: int, **etcd: Any) -> Resource:
 async def test_the_younger_of_two_brokers_with_one_prefix_is_refused_and_makes_nothing(bench):
     """Together they would be one cluster, and each would take the other's users away."""
     old, young = broker(bench, "old", 1, prefix="/x"), broker(bench, "young", 2, prefix="/x/")
-    assert bench.world.rival(old) is None and bench.world.rival(young) == old.id
+    assert bench.cache.rival(old) is None and bench.cache.rival(young) == old.id
     assert await bench.workloads.broker(young) == REFUSED_AGAIN_S
     status, reason, message = bench.statuses.condition("Accepted")
     assert (status, reason) == ("False", "PrefixTaken") and "old" in message
     assert bench.server.writes == []
-    assert bench.world.rival(broker(bench, "other", 3, prefix="/y")) is None
-    bench.world.drop(old.id)
-    assert bench.world.rival(young) is None
+    assert bench.cache.rival(broker(bench, "other", 3, prefix="/y")) is None
+    bench.cache.drop(old.id)
+    assert bench.cache.rival(young) is None
 
 
 async def test_nothing_is_made_while_nobody_knows_whose_a_shared_etcd_is(bench):
@@ -213,7 +213,7 @@ async def test_an_address_whose_diverts_lead_back_to_it_is_refused_with_the_way(
         made = raw(
             ADDRESS, name, created=f"2026-01-0{born}T00:00:00Z", name=name, diverts=[{"name": to, "forward": [to]}]
         )
-        young = bench.world.put(made)
-    assert await bench.keyed.address(young) == REFUSED_AGAIN_S
+        young = bench.cache.put(made)
+    assert await bench.etcd_reconciler.address(young) == REFUSED_AGAIN_S
     status, reason, message = bench.statuses.condition("Accepted")
     assert (status, reason) == ("False", "DivertCircle") and "audit → orders → audit" in message

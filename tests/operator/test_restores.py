@@ -18,7 +18,7 @@ FOLDER = "/backup/shop/nightly"
 def site(asks: str = "monday", **spec) -> Site:
     broker = {"restoreFrom": {"name": asks}, "owners": {"replicas": 2, "storage": {"size": "5Gi"}}}
     found = Site(RESTORE, Restores, broker=broker, **spec)
-    found.world.put(raw(BACKUP))
+    found.cache.put(raw(BACKUP))
     found.server.put("StatefulSet", "stomp-owner", spec={"replicas": 0})
     return found
 
@@ -48,7 +48,7 @@ async def test_metadata_first_then_one_disk_after_the_other():
     assert "ownerReferences" not in claims[0]["metadata"], "messages do not go with the StompRestore"
     assert found.status["restored"] == {"run": "2026-11-26T02-00-00Z", "takenAt": "2026-11-26T12:00:00Z", "bytes": 1000,
                                         "messages": 14, "lost": 0}  # fmt: skip
-    assert found.condition("Complete")[:2] == ("True", "Complete") and found.world.restoring(found.broker) == ""
+    assert found.condition("Complete")[:2] == ("True", "Complete") and found.cache.restoring(found.broker) == ""
     made = len(found.server.made)
     assert await found.look() is None and len(found.server.made) == made
 
@@ -62,11 +62,11 @@ async def test_a_run_that_is_named_and_a_store_of_another_cluster():
 
 async def test_owners_wait_for_it():
     found = site()
-    assert "not begun" in found.world.restoring(found.broker)
+    assert "not begun" in found.cache.restoring(found.broker)
     await found.look()
-    assert "Running metadata" in found.world.restoring(found.broker)
+    assert "Running metadata" in found.cache.restoring(found.broker)
     found = site(asks="other")
-    assert "there is no StompRestore other" in found.world.restoring(found.broker)
+    assert "there is no StompRestore other" in found.cache.restoring(found.broker)
 
 
 @pytest.mark.parametrize("live", [{"spec": {"replicas": 3}}, {"spec": {"replicas": 0}, "status": {"replicas": 1}}])

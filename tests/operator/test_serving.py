@@ -21,10 +21,10 @@ def operator(ready: bool = True, workloads: Any = None, backups: Any = None) -> 
         queue=SimpleNamespace(done={(BROKER, "ok"): 3, ("Address", "error"): 1}, depth=2),
         kube=SimpleNamespace(writes={"Service": 4}),
         applier=SimpleNamespace(drifts=5),
-        keyed=SimpleNamespace(drifts=6),
+        etcd_reconciler=SimpleNamespace(drifts=6),
         workloads=workloads,
         backups=backups,
-        world=SimpleNamespace(
+        cache=SimpleNamespace(
             resources={id: None}, clusters={1: SimpleNamespace(known=True), 2: SimpleNamespace(known=False)}
         ),
     )

@@ -47,10 +47,10 @@ class Backups(JobSteps):
     """One run at a time of each StompBackup."""
 
     def __init__(
-        self, world: ResourceCache, kube: Kube, statuses: Statuses, objects: Mapping[str, Mapping[Id, Table]],
+        self, cache: ResourceCache, kube: Kube, statuses: Statuses, objects: Mapping[str, Mapping[Id, Table]],
         image: str, clock: Clock,
     ) -> None:  # fmt: skip
-        super().__init__(world, kube, statuses, objects, image, clock)
+        super().__init__(cache, kube, statuses, objects, image, clock)
         self.states: dict[Id, State] = {}
 
     def gone(self, id: Id) -> None:
@@ -65,7 +65,7 @@ class Backups(JobSteps):
         if (left := paused(resource, now)) is not None:
             return await self._statuses.paused(resource, left, now)
         spec, fields = resource.spec(BackupSpec), kept_fields(resource)
-        broker = self._world.broker_of(resource)
+        broker = self._cache.broker_of(resource)
         if broker is None:
             return await self._refused(resource, fields, "BrokerNotFound", f"there is no StompBroker {resource.broker}")
         shared = broker.spec(BrokerSpec)

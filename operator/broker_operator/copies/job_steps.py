@@ -22,10 +22,10 @@ class JobSteps:
     """objects: kind → the live objects, as informers have them. image: of brokers that name none."""
 
     def __init__(
-        self, world: ResourceCache, kube: Kube, statuses: Statuses, objects: Mapping[str, Mapping[Id, Table]],
+        self, cache: ResourceCache, kube: Kube, statuses: Statuses, objects: Mapping[str, Mapping[Id, Table]],
         image: str, clock: Clock,
     ) -> None:  # fmt: skip
-        self._world = world
+        self._cache = cache
         self._kube = kube
         self._statuses = statuses
         self._objects = objects

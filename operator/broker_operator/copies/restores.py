@@ -70,7 +70,7 @@ class Restores(JobSteps):
 
     def _asked_for(self, resource: Resource) -> Resource:
         """The broker, which waits for this. Raises _Refused."""
-        broker = self._world.broker_of(resource)
+        broker = self._cache.broker_of(resource)
         if broker is None:
             raise _Refused(
                 "BrokerNotFound",
@@ -95,7 +95,7 @@ class Restores(JobSteps):
         if spec.source.backup_ref is None:
             return spec.source.store or Store(), spec.source.folder
         name = spec.source.backup_ref.name
-        backup = self._world.resources.get(Id(names.BACKUP, resource.id.namespace, name))
+        backup = self._cache.resources.get(Id(names.BACKUP, resource.id.namespace, name))
         if backup is None:
             raise _Refused(
                 "BackupNotFound", f"there is no StompBackup {name}; give source.store and source.folder instead"

@@ -47,10 +47,10 @@ class EtcdReconciler:
     """`pending`: by the id of a broker, resources that wait for members to apply their revision."""
 
     def __init__(
-        self, world: ResourceCache, kube: Kube, statuses: Statuses, events: Events, clock: Clock,
+        self, cache: ResourceCache, kube: Kube, statuses: Statuses, events: Events, clock: Clock,
         traffic: Traffic | None = None,
     ) -> None:  # fmt: skip
-        self._world = world
+        self._cache = cache
         self._kube = kube
         self._statuses = statuses
         self._events = events
@@ -68,8 +68,8 @@ class EtcdReconciler:
         spec = resource.spec(AddressSpec)
         fields: Table = {"address": spec.name or spec.match, "queues": len(spec.queues)}
         fields |= self._traffic.fields(resource.id, resource.status)
-        cluster = self._world.clusters.get(Id(BROKER, resource.id.namespace, resource.broker))
-        if circle := self._world.circles.through(resource, self._heard(resource, cluster)):
+        cluster = self._cache.clusters.get(Id(BROKER, resource.id.namespace, resource.broker))
+        if circle := self._cache.circles.through(resource, self._heard(resource, cluster)):
             why = f"its diverts lead back to it: {' → '.join(circle)}; each message would be there many times"
             await self._say(resource, Condition("Accepted", False, "DivertCircle", why), fields)
             return REFUSED_AGAIN_S
@@ -105,7 +105,7 @@ class EtcdReconciler:
         username = spec.username or resource.id.name
         source = spec.password_secret_ref or SecretKey(name=names.user_secret(resource.id.name))
         fields: Table = {"username": username, "secretName": source.name}
-        cluster = self._world.clusters.get(Id(BROKER, resource.id.namespace, resource.broker))
+        cluster = self._cache.clusters.get(Id(BROKER, resource.id.namespace, resource.broker))
         refusal = self._refusal(resource, cluster)
         if refusal is not None:
             return await self._say(resource, refusal, fields)
@@ -157,17 +157,17 @@ class EtcdReconciler:
 
     def caught_up(self, broker: Id) -> list[Id]:
         """Takes out the pending resources that every live member has applied now: they are to be looked at."""
-        cluster, waiting = self._world.clusters.get(broker), self.pending.get(broker)
+        cluster, waiting = self._cache.clusters.get(broker), self.pending.get(broker)
         if waiting is None or cluster is None or not cluster.members:
             return []
         return waiting.up_to(min(cluster.applied.get(id, 0) for id in cluster.members))
 
     async def sweep(self, broker: Id) -> None:
         """Gives back the keys of resources that are not there any more."""
-        cluster = self._world.clusters.get(broker)
+        cluster = self._cache.clusters.get(broker)
         if cluster is None or not cluster.known:
             return
-        living = self._world.living(broker)
+        living = self._cache.living(broker)
         for uid in [uid for uid in cluster.marks if uid not in living]:
             for key in sorted(cluster.marks.get(uid, ())):
                 log.info("%s: nobody wants it any more", key)
@@ -182,7 +182,7 @@ class EtcdReconciler:
 
     def _refusal(self, resource: Resource, cluster: Cluster | None) -> Condition | None:
         """Why nothing can be done for a resource now."""
-        broker = self._world.broker_of(resource)
+        broker = self._cache.broker_of(resource)
         if broker is None:
             return Condition("Accepted", False, "BrokerNotFound", f"there is no StompBroker {resource.broker}")
         if cluster is None or not cluster.known:
@@ -192,10 +192,10 @@ class EtcdReconciler:
         owners = broker.spec(BrokerSpec).address_owners
 
         def claimants(key: str) -> list[Resource]:
-            found = self._world.claimants(resource.id.namespace, resource.broker, key)
+            found = self._cache.claimants(resource.id.namespace, resource.broker, key)
             return [one for one in found if one.uid == resource.uid or not self._shut_out(one, key, owners, cluster)]
 
-        places = sorted(place for _, _, place in self._world.claims(resource.id))
+        places = sorted(place for _, _, place in self._cache.claims(resource.id))
         lost = entries.conflict(resource, places, claimants)
         if lost is None:
             return None
@@ -205,13 +205,13 @@ class EtcdReconciler:
 
     def _heard(self, resource: Resource, cluster: Cluster | None) -> Callable[[Id, str], bool]:
         """Does what an Address of the same broker says of an address count: it does if it may have it, or has."""
-        broker = self._world.broker_of(resource)
+        broker = self._cache.broker_of(resource)
         if broker is None or cluster is None or not (owners := broker.spec(BrokerSpec).address_owners):
             return lambda id, name: True
 
         def heard(id: Id, name: str) -> bool:
             place = place_of(cluster.keys, cluster.keys.address(name))
-            return not self._shut_out(self._world.resources[id], place, owners, cluster)
+            return not self._shut_out(self._cache.resources[id], place, owners, cluster)
 
         return heard
 
@@ -226,7 +226,7 @@ class EtcdReconciler:
         """Another resource's address; what becomes of its StompBroker has it looked at again."""
         if why := address_owners.only_a_queue(spec):
             return Condition("Accepted", False, "Invalid", why)
-        broker = self._world.broker_of(resource)
+        broker = self._cache.broker_of(resource)
         owners = broker.spec(BrokerSpec).address_owners if broker is not None else []
         why = address_owners.not_owner(resource.id.name, spec, owners)
         if not why:
@@ -239,7 +239,7 @@ class EtcdReconciler:
         """One Address must not close the whole broker: that it is closed, its StompBroker says."""
         if not entries.would_close(wanted, cluster.keys, cluster.config) or stands(resource, "Accepted"):
             return None  # what was taken once is put back when etcd has lost it: never open for want of a word
-        broker = self._world.broker_of(resource)
+        broker = self._cache.broker_of(resource)
         if broker is None or broker.spec(BrokerSpec).permissions_required:
             return None
         why = (

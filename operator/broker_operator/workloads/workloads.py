@@ -48,7 +48,7 @@ class Workloads:
 
     def __init__(
         self,
-        world: ResourceCache,
+        cache: ResourceCache,
         kube: Kube,
         statuses: Statuses,
         events: Events,
@@ -63,7 +63,7 @@ class Workloads:
         """image: of brokers that name none. any_template: resources may say anything about their pods. reads_nodes: the
         operator may, so pods can be told their zone."""
         self._reads_nodes = reads_nodes
-        self._world = world
+        self._cache = cache
         self._kube = kube
         self._statuses = statuses
         self._events = events
@@ -87,10 +87,10 @@ class Workloads:
     async def broker(self, resource: Resource) -> float | None:
         now = self._now()
         spec = resource.spec(BrokerSpec)
-        cluster = self._world.clusters.get(resource.id)
+        cluster = self._cache.clusters.get(resource.id)
         if (left := paused(resource, now)) is not None:
             return await self._statuses.paused(resource, left, now)
-        if why := self._world.claimed_by_another(resource):
+        if why := self._cache.claimed_by_another(resource):
             taken = Condition("Accepted", False, "PrefixTaken", why)
             await self._say_broker(resource, spec, cluster, Scaling(0), taken)
             return REFUSED_AGAIN_S
@@ -108,7 +108,7 @@ class Workloads:
             return None
         workload = Id("StatefulSet", resource.id.namespace, names.owner_name(resource.id.name))
         live = self._objects["StatefulSet"].get(workload)
-        restoring = self._world.restoring(resource)
+        restoring = self._cache.restoring(resource)
         wanted = 0 if restoring else spec.owners.replicas
         holding = cluster.holding() if cluster else {}
         current = wanted if restoring else owners.at_least(resource.id.name, wanted, holding)
@@ -120,7 +120,7 @@ class Workloads:
             resource.id.name, wanted, current, there, holding, cordoned, cluster is not None and cluster.whole
         )  # fmt: skip
         accepted = Condition("Accepted", True, "Accepted")
-        if live is None and self._world.unsure(resource):
+        if live is None and self._cache.unsure(resource):
             await self._say_broker(resource, spec, cluster, Scaling(0), accepted, image)
             return REFUSED_AGAIN_S
         rolled = None
@@ -159,7 +159,7 @@ class Workloads:
         """How far the new template may come now. Raises KubeError."""
         selector = saying.selector(names.selector(resource.id.name, "owner"))
         pods = (await self._kube.read_list("v1", "Pod", resource.id.namespace, selector))["items"]
-        reachable, settled = saying.seen(cluster, self._world.unusable.get(resource.id, "not connected yet"))
+        reachable, settled = saying.seen(cluster, self._cache.unusable.get(resource.id, "not connected yet"))
         if cluster is not None and cluster.known:
             settled = saying.replicated(cluster.slots(Policy(spec.replication.factor, spec.replication.min_in_sync)))
         unsettled = "" if settled.status or settled.reason == "NoSlots" else settled.message or reachable.message
@@ -171,12 +171,12 @@ class Workloads:
         if (left := paused(resource, now)) is not None:
             return await self._statuses.paused(resource, left, now)
         spec = resource.spec(AcceptorSpec)
-        broker = self._world.broker_of(resource)
+        broker = self._cache.broker_of(resource)
         if broker is None:
             why = f"there is no StompBroker {resource.broker}"
             await self._say_acceptor(resource, spec, Condition("Accepted", False, "BrokerNotFound", why))
             return None
-        if why := self._world.claimed_by_another(broker):
+        if why := self._cache.claimed_by_another(broker):
             await self._say_acceptor(resource, spec, Condition("Accepted", False, "PrefixTaken", why))
             return REFUSED_AGAIN_S
         shared = broker.spec(BrokerSpec)
@@ -190,7 +190,7 @@ class Workloads:
             return None
         accepted = Condition("Accepted", True, "Accepted")
         live = Id("Deployment", resource.id.namespace, names.edge_name(resource.id.name)) in self._objects["Deployment"]
-        if not live and (self._world.unsure(broker) or self._world.restoring(broker)):
+        if not live and (self._cache.unsure(broker) or self._cache.restoring(broker)):
             await self._say_acceptor(resource, spec, accepted)
             return REFUSED_AGAIN_S
         try:
@@ -261,7 +261,7 @@ class Workloads:
             "image": image or None,
             "rebalance": planned,
         }
-        reachable, replicated = saying.seen(cluster, self._world.unusable.get(resource.id, "not connected yet"))
+        reachable, replicated = saying.seen(cluster, self._cache.unusable.get(resource.id, "not connected yet"))
         if cluster is not None and cluster.known:
             policy = Policy(spec.replication.factor, spec.replication.min_in_sync)
             slots = cluster.slots(policy)
@@ -271,7 +271,7 @@ class Workloads:
         elif cluster is not None and not cluster.asked and accepted.status and resource.status.get("conditions"):
             return None  # an operator that has just started knows nothing yet: what the last one has seen stands
         all_up = Condition("OwnersReady", up >= wanted, "Ready" if up >= wanted else "Waiting", f"{up} of {wanted}")
-        held = self._world.restoring(resource)
+        held = self._cache.restoring(resource)
         if held and not there:
             all_up = Condition("OwnersReady", False, "Restoring", held)
         elif not all_up.status and live and (missing := await self.certificates.missing(resource, spec)):
@@ -342,8 +342,8 @@ class Workloads:
 
     def _counted(self, resource: Resource) -> Table:
         """{}: nobody knows."""
-        broker = self._world.broker_of(resource)
-        cluster = self._world.clusters.get(broker.id) if broker is not None else None
+        broker = self._cache.broker_of(resource)
+        cluster = self._cache.clusters.get(broker.id) if broker is not None else None
         if cluster is None or not cluster.known:
             return {}
         return connection_counts.fields(connection_counts.of_pool(resource.id.name, cluster.connections))

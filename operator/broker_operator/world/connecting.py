@@ -32,8 +32,8 @@ log = logging.getLogger("stampede.operator")
 class Connections:
     """changed(broker, part, names): see Cluster."""
 
-    def __init__(self, world: ResourceCache, kube: Kube, changed: Callable[[Id, str, list[str]], None]) -> None:
-        self._world = world
+    def __init__(self, cache: ResourceCache, kube: Kube, changed: Callable[[Id, str, list[str]], None]) -> None:
+        self._cache = cache
         self._kube = kube
         self._changed = changed
         self._made: dict[Id, tuple[object, str]] = {}
@@ -70,22 +70,22 @@ class Connections:
                 settings = replace(settings, user=_name(user), password_file=_write(folder, user, "password"))
             cluster = Cluster(settings, lambda part, names: self._changed(broker.id, part, names), holder=holder)
         except ConfigError as error:
-            self._world.unusable[broker.id] = str(error)
+            self._cache.unusable[broker.id] = str(error)
             return
         except Exception:  # a disk that is full, say: it is not made, and the next attempt makes it
             await self.drop(broker.id)
             raise
-        self._world.clusters[broker.id] = cluster
+        self._cache.clusters[broker.id] = cluster
         cluster.start()
 
     async def refuse(self, broker: Id, why: str) -> None:
         """There is no connection, for this reason."""
         await self.drop(broker)
-        self._world.unusable[broker] = why
+        self._cache.unusable[broker] = why
 
     async def release(self, broker: Id) -> None:
         """The broker is gone: its prefix may be another one's. An etcd that gives no answer keeps it (see Cluster)."""
-        cluster = self._world.clusters.get(broker)
+        cluster = self._cache.clusters.get(broker)
         if cluster is not None and cluster.known:
             with suppress(BrokerError):
                 await cluster.possession.release()
@@ -97,9 +97,9 @@ class Connections:
         _, folder = self._made.pop(broker, (None, ""))
         if (users := self._users.pop(broker, None)) is not None:
             await users.close()
-        self._world.unusable.pop(broker, None)
-        self._world.metrics_tokens.pop(broker, None)
-        cluster = self._world.clusters.pop(broker, None)
+        self._cache.unusable.pop(broker, None)
+        self._cache.metrics_tokens.pop(broker, None)
+        cluster = self._cache.clusters.pop(broker, None)
         if cluster is not None:
             await cluster.stop()
         if folder:
@@ -150,9 +150,9 @@ class Connections:
         secret = await self._secret(broker, spec.scrapers.token_secret_name)
         token = _data(secret, METRICS_TOKEN).decode("ascii", "replace").strip() if secret is not None else ""
         if token:
-            self._world.metrics_tokens[broker.id] = token
+            self._cache.metrics_tokens[broker.id] = token
         else:
-            self._world.metrics_tokens.pop(broker.id, None)
+            self._cache.metrics_tokens.pop(broker.id, None)
 
     async def _secret(self, broker: Resource, name: str) -> Table | None:
         """None: none is wanted, or it is not there yet (etcd will say what it thinks of that)."""

@@ -33,9 +33,9 @@ LOOK_S = 15.0
 class Ownership:
     """me: NAMESPACE/LEASE of this operator."""
 
-    def __init__(self, kube: Kube, world: ResourceCache, events: Events, clock: Clock, me: str) -> None:
+    def __init__(self, kube: Kube, cache: ResourceCache, events: Events, clock: Clock, me: str) -> None:
         self._kube = kube
-        self._world = world
+        self._cache = cache
         self._events = events
         self._clock = clock
         self._me = me
@@ -44,13 +44,13 @@ class Ownership:
 
     def owned(self, broker: Id) -> bool:
         """True for a StompBroker of ours. False: another operator's, nobody's yet, or not there."""
-        resource = self._world.resources.get(broker)
+        resource = self._cache.resources.get(broker)
         return resource is not None and _operator_of(resource) == self._me
 
     def others(self, resource: Resource) -> bool:
         """A resource that names a StompBroker which is not ours: the operator that has that one looks after it."""
         broker = Id(BROKER, resource.id.namespace, resource.broker)
-        return self._world.broker_of(resource) is not None and not self.owned(broker)
+        return self._cache.broker_of(resource) is not None and not self.owned(broker)
 
     async def claim(self, broker: Resource) -> bool:
         """True: it is ours, and so is everything that names it. Raises KubeError (409: tried again)."""
@@ -64,7 +64,7 @@ class Ownership:
             what = f"its operator {operator} is not there any more; {self._me} looks after it now"
             log.warning("%s: %s", broker.id, what)
             await self._events.tell(broker.raw, Told(NORMAL, "OperatorChanged", what))
-        self._world.put(slim(found))
+        self._cache.put(slim(found))
         return True
 
     async def _gone(self, operator: str) -> bool:

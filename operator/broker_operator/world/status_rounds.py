@@ -27,8 +27,8 @@ ROUND_S = 10.0
 class Rounds:
     """look_at(id): the status of this Address is to be written anew."""
 
-    def __init__(self, world: ResourceCache, traffic: Traffic, look_at: Callable[[Id], None], clock: Clock) -> None:
-        self._world = world
+    def __init__(self, cache: ResourceCache, traffic: Traffic, look_at: Callable[[Id], None], clock: Clock) -> None:
+        self._cache = cache
         self._traffic = traffic
         self._look_at = look_at
         self._clock = clock
@@ -53,35 +53,35 @@ class Rounds:
 
     async def round(self) -> None:
         """Asks all owners of all brokers once."""
-        for broker in list(self._world.clusters):
-            cluster = self._world.clusters.get(broker)
+        for broker in list(self._cache.clusters):
+            cluster = self._cache.clusters.get(broker)
             mine = {name: id for id, name in self._named(broker)}
             if cluster is None or not cluster.known:
                 continue
             try:
-                busy = await self._owners.ask(cluster, mine, self._world.metrics_tokens.get(broker, ""))
+                busy = await self._owners.ask(cluster, mine, self._cache.metrics_tokens.get(broker, ""))
             except NoAnswer as error:
                 self._say(broker, str(error))
                 continue
             self._say(broker, "")
             now = self._clock.monotonic()
             for seen, (name, id) in enumerate(mine.items(), 1):
-                if (resource := self._world.resources.get(id)) is not None:
+                if (resource := self._cache.resources.get(id)) is not None:
                     self._traffic.observe(id, resource.uid, resource.status, busy.get(name, IDLE), now)
                 if not seen % PIECE:
                     await asyncio.sleep(0)
-        self._traffic.forget(id for id in self._world.resources if id.kind == ADDRESS)
+        self._traffic.forget(id for id in self._cache.resources if id.kind == ADDRESS)
 
     async def _let(self, until: float) -> None:
         """Lets the statuses go that are due, at the pace there is until then."""
         now = self._clock.monotonic()
         due: list[Id] = []
-        addresses = [(id, one.status) for id, one in list(self._world.resources.items()) if _counts(one)]
+        addresses = [(id, one.status) for id, one in list(self._cache.resources.items()) if _counts(one)]
         for found in self._traffic.due(addresses, int(ROUND_S * RATE), now):
             due = found or due
             await asyncio.sleep(0)
         for id in due:
-            resource = self._world.resources.get(id)
+            resource = self._cache.resources.get(id)
             if resource is None:
                 continue
             now = self._clock.monotonic()
@@ -92,7 +92,7 @@ class Rounds:
             await asyncio.sleep(1 / RATE)
 
     def _named(self, broker: Id) -> Iterator[tuple[Id, str]]:
-        for one in self._world.of_broker(broker):
+        for one in self._cache.of_broker(broker):
             if _counts(one):
                 yield one.id, one.raw["spec"]["name"]
 

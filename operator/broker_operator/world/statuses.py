@@ -15,9 +15,9 @@ from .resource_cache import ResourceCache, slim
 
 
 class Statuses:
-    def __init__(self, kube: Kube, world: ResourceCache, events: Events) -> None:
+    def __init__(self, kube: Kube, cache: ResourceCache, events: Events) -> None:
         self._kube = kube
-        self._world = world
+        self._cache = cache
         self._events = events
 
     async def write(self, resource: Resource, status: Table | None) -> None:
@@ -30,9 +30,9 @@ class Statuses:
             if error.status in (404, 422):  # gone, or another one of that name: its own event tells of it
                 return
             raise
-        written, known = slim(raw), self._world.resources.get(resource.id)
+        written, known = slim(raw), self._cache.resources.get(resource.id)
         if known is not None and known.uid == resource.uid and _ours(written) == _ours(resource.raw):
-            self._world.put(written)
+            self._cache.put(written)
         for told in turned(resource, status):
             await self._events.tell(resource.raw, told)
 

@@ -39,7 +39,7 @@ async def test_an_address_is_programmed_repaired_and_given_back(world):
             return await world.pods.config() == wanted
 
         await world.until(repaired)
-        assert operator.keyed.drifts >= 1
+        assert operator.etcd_reconciler.drifts >= 1
         (told,) = await world.until(lambda: events_of(world, "orders", "DriftRepaired"))
         assert '{"partitions": 3}' in told["message"] or "queues/big was deleted" in told["message"]
         # A queue less is a key less, and it counts as programmed only when that is in use.
@@ -106,7 +106,7 @@ async def test_two_releases_in_one_namespace_do_not_fight(world, monkeypatch):
             generation = (await stateful())["metadata"]["generation"]
             await looks(idle)
             assert not +idle.kube.writes, "what is another operator's is not written"
-            assert not idle.world.clusters
+            assert not idle.cache.clusters
             assert (await stateful())["metadata"]["generation"] == generation
     # One that nobody looks after any more: its operator's lease stands still.
     monkeypatch.setattr(ownership, "GONE_S", 0.5)

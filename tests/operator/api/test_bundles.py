@@ -96,7 +96,7 @@ async def test_a_user_that_goes_while_an_operator_starts_is_gone_soon(world):
     await vouch(world, name)
     async with operating(world) as operator:
         await world.until(lambda: empty(world))
-        assert Id(USER, NAMESPACE, user) not in operator.world.resources
+        assert Id(USER, NAMESPACE, user) not in operator.cache.resources
 
 
 async def test_a_bundle_counts_only_where_the_operator_was_told(world):

@@ -52,4 +52,4 @@ async def test_etcd_that_does_not_answer_is_said_and_nothing_is_taken_away(world
         assert await world.condition(ADDRESS, "orders", "Ready") == ("True", "Ready")
         await asyncio.to_thread(own_etcd.start)
         await world.becomes(BROKER, world.broker, "EtcdReachable", "Reachable")
-        assert operator.world.clusters[Id(BROKER, NAMESPACE, world.broker)].known
+        assert operator.cache.clusters[Id(BROKER, NAMESPACE, world.broker)].known

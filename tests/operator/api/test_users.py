@@ -32,7 +32,7 @@ async def test_a_user_gets_a_passcode_and_its_rotation_has_a_grace(world):
     await world.make(BROKER, world.broker)
     await world.pods.start(f"{world.broker}-owner-0")
     async with operating(world) as operator:
-        operator.keyed._clock = clock = Ahead()
+        operator.etcd_reconciler._clock = clock = Ahead()
         await world.make(USER, "ada", groups=["admins"], rotationGraceSeconds=GRACE_S)
         await world.becomes(USER, "ada", "Ready", "Ready")
         first = await passcode(world)

@@ -179,7 +179,7 @@ async def settled(world: World, operator: Operator) -> None:
         return all([await heard(one["kind"], one["metadata"]["name"]) for one in world.made])
 
     async def heard(kind: str, name: str) -> bool:
-        known, found = operator.world.resources.get(Id(kind, NAMESPACE, name)), await world.get(kind, name)
+        known, found = operator.cache.resources.get(Id(kind, NAMESPACE, name)), await world.get(kind, name)
         return found is None or (known is not None and version_of(known.raw) == version_of(found))
 
     await world.until(quiet)
