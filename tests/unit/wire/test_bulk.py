@@ -126,6 +126,20 @@ def test_a_receipt_that_differs_belongs_to_the_event_and_not_to_the_message():
     assert intake.out[0].receipts == [b"1", b"2"]
 
 
+def test_what_receipts_cost_grows_with_how_many_there_are():
+    """Their messages are taken together: so many are one frame's worth, never the other way round."""
+    values = [b"%03d" % n for n in range(4 * SENDS_AS_ONE)]
+    frames = b"".join(b"SEND\nreceipt:%b\ncontent-length:3\n\nabc\0" % value for value in values)
+    reader = OneValue(b"SEND\nreceipt:", b"\ncontent-length:3\n\n", None, PLAIN, 0, 3, 40)
+    intake = Intake(frames, False, 0)
+    while intake.pos < intake.end and reader.read(intake):
+        pass
+    intake.flush()
+    [event] = intake.out
+    assert event.receipts == values[: len(event.records)] and len(values) - len(event.records) < 2
+    assert 0 < intake.cost <= 4
+
+
 def acks(data: bytes, version=V12, limit: int = 20) -> tuple[int, Intake]:
     intake = Intake(data, False, 0)
     return read_acks(intake, version, limit), intake
