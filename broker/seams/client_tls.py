@@ -1,4 +1,4 @@
-"""What a certificate is checked with by whoever dials: edges, owners, the operator, the pipeline, the command line.
+"""What a client that dials checks certificates with: a bridge, an edge, the operator, the pipeline, the command line.
 
 Rule: one strictness, whatever Python runs it. The chain must end at an authority that we were told of, and the name
 must be the one that was dialled; how an authority's own certificate is laid out is its owner's affair.

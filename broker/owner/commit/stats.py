@@ -69,6 +69,7 @@ class ShardStats:
                     elif any(found):
                         totals[key] = [a + b for a, b in zip(known, found, strict=True)]
                 yield
+        # Not in the loop above: a queue with several partitions is in several slots, and is shown by the sum of them.
         shown: Totals = {}
         if sum(map(len, parts)) <= SHOWN:
             for totals in parts:
