@@ -247,17 +247,17 @@ class AdminServer:
         """Turns of the loop between portions of it, by the clock: a piece takes some µs, or a hundred where no cache
         holds what it looks at. asked: for what, as the log names it."""
         asks, now = self._asks, self._asks.now
-        since = now()
-        try:
-            while True:
-                began = asks.begin()
+        since, more = now(), True
+        while more:
+            began = asks.begin()
+            try:
                 portion(work, now, since)
-                if asks.took(began):
-                    asks.tell(f"{asked} of the admin port")
-                await asyncio.sleep(0)
-                yield
-        except StopIteration:
-            return
+            except StopIteration:
+                more = False
+            if asks.took(began):
+                asks.tell(f"{asked} of the admin port")
+            await asyncio.sleep(0)
+            yield
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return _answer(200, b"alive\n", "text/plain; charset=utf-8")

@@ -3,7 +3,8 @@
     at_work   the command or the turn, or the name and arguments of the call; None: nothing
     fault     the last that came out of it and was no refusal: the owner asks whose an error was (Shard.thrown)
 
-Rule: every call into an engine that does something says so. The three that each message goes through (handle, flush,
+Rule: every call into an engine that does something says so (but restore_dedup, which notes one number for each record
+that a follower gets). The three that each message goes through (handle, flush,
 release) say it in line, all others by `stated`. Must not know who looks.
 """
 

@@ -16,7 +16,10 @@ def client_context(cafile: str | None = None, cadata: str | bytes | None = None)
     `openssl req -x509`, and of some Kubernetes distributions, which kubectl, curl and older Pythons take. A base image
     with a newer Python must not cut owners off from an API server, a directory or another broker that has not changed.
 
+    It comes with VERIFY_X509_PARTIAL_CHAIN as well: whoever is in that file is trusted, an authority in the middle too,
+    as kubectl has it. Older Pythons get that here.
+
     Raises OSError, ssl.SSLError."""
     context = ssl.create_default_context(cafile=cafile, cadata=cadata)
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.verify_flags = context.verify_flags & ~ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
     return context

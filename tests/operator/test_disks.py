@@ -76,6 +76,11 @@ async def test_what_was_said_of_claims_stands_while_a_write_is_refused(bench):
     await bench.workloads.broker(moved)
     assert bench.statuses.condition("Accepted")[:2] == ("False", "Refused")
     assert bench.statuses.condition("DisksPlaced") == told
+    # What was said of another spec says nothing of this one.
+    again = bench.put(BROKER, **storage(storageClassName="faster"))
+    again.raw["status"], again.raw["metadata"]["generation"] = bench.statuses.said, moved.generation + 1
+    await bench.workloads.broker(again)
+    assert not [one for one in bench.statuses.said["conditions"] if one["type"] == "DisksPlaced"]
 
 
 async def test_disks_that_cannot_grow_where_they_are_can_be_moved(bench):

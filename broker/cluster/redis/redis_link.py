@@ -63,8 +63,11 @@ class RedisLink:
         retry = importlib.import_module("redis.asyncio.retry").Retry(
             importlib.import_module("redis.backoff").NoBackoff(), 0
         )
-        # As seams/client_tls.py.
-        tls = {"ssl_exclude_verify_flags": [ssl.VERIFY_X509_STRICT]} if settings.url.startswith("rediss:") else {}
+        tls: dict[str, Any] = {}
+        if settings.url.startswith("rediss:"):
+            # As seams/client_tls.py.
+            tls["ssl_exclude_verify_flags"] = [ssl.VERIFY_X509_STRICT]
+            tls["ssl_include_verify_flags"] = [ssl.VERIFY_X509_PARTIAL_CHAIN]
         try:
             self._client = library.Redis.from_url(
                 settings.url, password=password, decode_responses=True, retry=retry,

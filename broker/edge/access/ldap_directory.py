@@ -300,7 +300,8 @@ class LdapDirectory:
         from ldap3 import ANONYMOUS, AUTO_BIND_NONE, NONE, SAFE_SYNC, SIMPLE, Connection, Server
 
         said = self.settings
-        # With a version named, ldap3 makes the context itself, as seams/client_tls.py does and not as Python's default.
+        # With a version named, ldap3 makes the context itself, nearly as seams/client_tls.py does: what is in ca_file
+        # has to be the root of the chain.
         tls = _tls_kind()(
             validate=ssl.CERT_REQUIRED, ca_certs_file=said.ca_file or None, version=ssl.PROTOCOL_TLS_CLIENT
         )

@@ -63,7 +63,9 @@ def slot_at_fault(error: BaseException, engines: Iterable[Working]) -> int:
     """The slot whose engine, or whose record, has thrown it; NOBODY: none."""
     if isinstance(error, Unwritable):
         return error.slot
-    return next((engine.number for engine in engines if engine.fault is error), NOBODY)
+    # A StopIteration becomes a RuntimeError where it leaves a generator: a large COMMIT is one.
+    thrown = (error, error.__cause__) if isinstance(error, RuntimeError) else (error,)
+    return next((engine.number for engine in engines if engine.fault is not None and engine.fault in thrown), NOBODY)
 
 
 def told(step: Step | None) -> str:

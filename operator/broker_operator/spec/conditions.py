@@ -74,9 +74,9 @@ def is_true(resource: Resource, type: str) -> bool:
 
 
 def stood(resource: Resource, type: str) -> Condition | None:
-    """What the status says now: for what could not be looked at this time. None: nothing."""
+    """What the status says of the present generation: for what could not be looked at this time. None: nothing."""
     for one in resource.status.get("conditions", []):
-        if one["type"] == type:
+        if one["type"] == type and one.get("observedGeneration") == resource.generation:
             status = {"True": True, "False": False}.get(one["status"])
             return Condition(type, status, one["reason"], one["message"])
     return None

@@ -120,12 +120,13 @@ class Workloads:
             resource.id.name, wanted, current, there, holding, cordoned, cluster is not None and cluster.whole
         )  # fmt: skip
         accepted = Condition("Accepted", True, "Accepted")
-        if live is None and self._cache.unsure(resource):
-            await self._say_broker(resource, spec, cluster, Scaling(0), accepted, image)
-            return REFUSED_AGAIN_S
-        rolled = None
         # Where a write is refused before claims were looked at, what was said of them still stands.
         placed = stood(resource, PLACED) if spec.owners.storage.storage_class_name else None
+        if live is None and self._cache.unsure(resource):
+            stands = () if placed is None else (placed,)
+            await self._say_broker(resource, spec, cluster, Scaling(0), accepted, image, stands)
+            return REFUSED_AGAIN_S
+        rolled = None
         try:
             if cluster is not None:
                 await _cordon(cluster, step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 from aiohttp import ClientSession
@@ -12,6 +13,7 @@ from broker.admin.server import AdminServer
 from broker.config.settings import AdminSettings
 from broker.core.errors import ConfigError
 from broker.core.metrics import Metric
+from broker.seams.loop_watchdog import PORTION_S
 
 
 class Source:
@@ -119,6 +121,7 @@ async def test_a_scrape_leaves_the_loop_between_its_pieces_and_two_do_not_mix():
         at_work += 1
         most = max(most, at_work)
         for _ in range(50):
+            time.sleep(2 * PORTION_S)
             yield
         at_work -= 1
 

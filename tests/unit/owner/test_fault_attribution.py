@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from broker.core.address import Routing
-from broker.core.commands import Publish
+from broker.core.commands import Publish, Transact
 from broker.core.effects import Turn
 from broker.core.errors import NewerRelease
 from broker.core.records import MetaRecord
@@ -35,6 +35,22 @@ def throw_at(monkeypatch, kind):
 
 def publish(seq, address):
     return Publish(SLOT, 5, seq, address, Routing.ANYCAST, run_of(b"x", durable=True))
+
+
+@pytest.mark.parametrize("error", [KeyError("planted"), StopIteration("planted")])
+def test_the_slot_to_blame_is_named_in_a_commit(monkeypatch, caplog, error):
+    """A StopIteration that leaves the generator of a COMMIT is a RuntimeError by then."""
+    world = World()
+    world.leading()
+
+    def poisoned(self, command, turn):
+        raise error
+
+    monkeypatch.setattr(Engine, "handle", stated(poisoned))
+    with caplog.at_level(logging.CRITICAL):
+        world.shard.submit([Transact(SLOT, 5, 1, [publish(0, "q")])])
+        world.wait(1)
+    assert world.shard.stopped and world.shard.slot_at_fault == SLOT
 
 
 @pytest.mark.parametrize("where", ["flush", "release", "restore_ending"])
