@@ -57,8 +57,8 @@ class Deferred:
     done, told   what end() has to look at: most turns have neither, and do without it."""
 
     __slots__ = (
-        "_asking", "_busy", "_full", "_left", "_room", "_served", "_sessions", "_spent", "_tokens", "done", "told",
-        "waiting",
+        "_asking", "_busy", "_consumers", "_full", "_left", "_room", "_served", "_sessions", "_spent", "_tokens",
+        "done", "told", "waiting",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -67,6 +67,8 @@ class Deferred:
         """Who sent them."""
         self._tokens: set[tuple[int, int]] = set()
         """(slot, producer) of those that are numbered."""
+        self._consumers: set[tuple[int, int]] = set()
+        """(slot, consumer) of those that are about one."""
         self._asking: set[int] = set()
         """Sessions that wait for time, not for another one."""
         self._served: set[int] = set()
@@ -116,6 +118,7 @@ class Deferred:
         waiting, self.waiting = self.waiting, []
         self._sessions.clear()
         self._tokens.clear()
+        self._consumers.clear()
         self._spent.clear()
         self._full.clear()
         self._busy = False
@@ -125,10 +128,17 @@ class Deferred:
     def delays(self, command: Any) -> bool:
         """Has it to wait for an earlier one; then it does."""
         dedup = getattr(command, "dedup", None)
-        session = getattr(command, "session", 0)
+        session = getattr(command, "session", None)
+        consumer = getattr(command, "consumer", None)
         # By session, for the order of what one client sends (I7). By producer number as well: an edge numbers what it
-        # sends to a slot, and a later number that is carried out first would make the earlier one a repetition.
-        if session in self._sessions or (dedup is not None and (command.slot, dedup[0]) in self._tokens):
+        # sends to a slot, and a later number that is carried out first would make the earlier one a repetition. By
+        # consumer, for what an edge says of one on its own account: a Grant that overtakes the Subscribe that comes
+        # again without room (slot_channel.py) is lost, and the consumer is never given anything.
+        if (
+            session in self._sessions
+            or (dedup is not None and (command.slot, dedup[0]) in self._tokens)
+            or (consumer is not None and (command.slot, consumer) in self._consumers)
+        ):
             self._wait(command)
             return True
         return False
@@ -206,10 +216,15 @@ class Deferred:
 
     def _wait(self, command: Any) -> None:
         dedup = getattr(command, "dedup", None)
+        session = getattr(command, "session", None)
+        consumer = getattr(command, "consumer", None)
         self.waiting.append(command)
-        self._sessions.add(getattr(command, "session", 0))
+        if session is not None:
+            self._sessions.add(session)
         if dedup is not None:
             self._tokens.add((command.slot, dedup[0]))
+        if consumer is not None:
+            self._consumers.add((command.slot, consumer))
 
     def end(self, turn: Turn) -> None:
         """The turn has carried out what it could: commands that wait no more go on."""

@@ -90,8 +90,10 @@ class Inbox:
         return chain(deferred[after:], self.new[max(after - len(deferred), 0) :])
 
     def attaching(self) -> set[int]:
-        """Slots to which a consumer comes again that nobody has looked at yet. As long as all that is new."""
-        return {command.slot for command in self.new if type(command) is Subscribe and command.resume is not None}
+        """Slots to which a consumer comes again that has not been attached yet, also for what its session has sent
+        before. As long as all that waits."""
+        waiting = self.waiting(0)
+        return {command.slot for command in waiting if type(command) is Subscribe and command.resume is not None}
 
     def drop(self, slot: int) -> list[Blob]:
         """The slot is led elsewhere. The large bodies of what waited for it, which no record will ever name here: their

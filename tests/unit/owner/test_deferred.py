@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.settings import EngineSettings, JournalSettings, Settings
 from broker.core.address import AckMode, Routing
-from broker.core.commands import Disconnect, Publish, Subscribe, Transact, Unsubscribe
+from broker.core.commands import Disconnect, Grant, Publish, Resume, Subscribe, Transact, Unsubscribe
 from broker.core.effects import AddressBlocked, Deliver, Done
 from broker.core.ids import slot_of
 from broker.core.message import NO_IDS, Run
@@ -137,6 +137,23 @@ def test_whoever_waits_is_told_and_his_later_commands_keep_their_order(world: Wo
     assert [crowd.full for crowd in crowds] == [True, False]
     assert not world.shard._deferred.waiting
     assert not world.shard.engines[slot_of(TOPIC)]._slot.seen, "nothing is kept of what was looked at"
+
+
+def test_room_for_a_consumer_does_not_overtake_its_coming_again(world: World) -> None:
+    """Behind what its session has sent the Subscribe of a replay waits; the Grant that an edge says last had gone to
+    nobody, and the consumer was never given anything."""
+    again = Subscribe(slot_of(OTHER), FLOODER, 2, 9, OTHER, Routing.ANYCAST, AckMode.CLIENT)
+    again.resumes(Resume([], []))
+    again.wait()
+    world.shard.submit([world.flood(1)])
+    world.turn()
+    world.shard.submit([again, Grant(slot_of(OTHER), 9, 1 << 20)])
+    world.turn()
+    assert not world.done(FLOODER) and slot_of(OTHER) in world.shard._inbox.attaching(), "it waits"
+    world.machine.quiesce()
+    world.shard.submit([world.polite(1)])
+    world.machine.quiesce()
+    assert world.got()[9] == 1
 
 
 def test_two_who_flood_share_the_time(world: World) -> None:
