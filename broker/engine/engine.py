@@ -71,12 +71,14 @@ from .state.slot import Slot
 class Engine:
     """See docs/adr/0001 for how it is used.
 
-    number    which slot this is.    pending   what waits for commits, the latest last.
-    at_work   what it is carrying out.    fault   what it has thrown (at_work.py)."""
+    number     which slot this is.    pending   what waits for commits, the latest last.
+    unsettled  commands that handle() has carried out in part: they are to come again in the next turn, before others
+               of their session.
+    at_work    what it is carrying out.    fault   what it has thrown (at_work.py)."""
 
     __slots__ = (
         "__weakref__", "_accepted", "_handlers", "_restore", "_slot", "at_work", "changes", "fault", "number",
-        "pending",
+        "pending", "unsettled",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +97,7 @@ class Engine:
         self.at_work: Work | None = None
         self.fault: Exception | None = None
         self.pending = self._slot.pending
+        self.unsettled = self._slot.unsettled
         self._restore: slot_restore.Restore | None = None
         self._accepted = 0
         """Messages, when it was dispatched last."""
@@ -120,7 +123,7 @@ class Engine:
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
 
     def handle(self, command: Command, turn: Turn) -> None:
-        """Carries out any command but Transact; a refusal becomes a Refused effect."""
+        """Carries out any command but Transact (see `unsettled`); a refusal becomes a Refused effect."""
         self.changes += 1
         self.at_work = command
         try:

@@ -1,6 +1,7 @@
 """ACK, NACK, return, hold, and the end of consumers.
 
-Rule: a command is carried out whole or refused with nothing changed. Must not know how messages are handed out.
+Rule: a command is carried out whole or refused with nothing changed; what is more than a turn may settle is carried out
+in pieces, all of which have been checked before the first one. Must not know how messages are handed out.
 """
 
 # Example. ACK 5 (seq 80) of consumer 7, ack `client`, which holds 3, 4, 5 of durable queue a:
@@ -10,6 +11,14 @@ Rule: a command is carried out whole or refused with nothing changed. Must not k
 #     Done 80    when the record is durable. A crash before that: 3, 4, 5 come again, marked, and nobody was told they
 #                would not. Behind it: they never do (I6)
 # A session that names a consumer of another one is told that there is none.
+# Had it held 100,000 messages and said NACK of the last one:
+#     checked    as any other; then it is in `slot.unsettled`, and 64 runs from the front of the ledger come back
+#     meanwhile  the owner has other turns in between. What this session has sent behind it waits (deferred.py), and the
+#                queue hands out nothing: what is younger would overtake what has not come back yet (I7)
+#     the last   piece is answered, when it is durable; by then all before it are. A crash between two pieces leaves
+#                what many small NACKs would have left, and nobody was told of any of them: its edge asks again, and
+#                what the first try has settled is found to be so (already_settled.py)
+# What a transaction settles is one piece (approved): half of a COMMIT would be seen after a crash (C54).
 
 from __future__ import annotations
 
@@ -21,12 +30,13 @@ from broker.core.effects import Done, Turn
 from broker.core.errors import Code, RefusedError
 
 from ..consumers.consumer import Consumer, Ledger
+from ..consumers.pieces import BACK
 from ..messages.unloaded import is_ghost
 from ..queue.queue import Queue
 from ..recovery import already_settled
 from ..routing.addresses import delete, forget_consumer
 from ..routing.declare import abandoned
-from ..routing.redelivery import leave, nack, reject, unreadable
+from ..routing.redelivery import bring_back, leave, nack, reject, unreadable
 from ..state.slot import Slot, progress
 
 _LENIENT: Final = (Outcome.RETURN, Outcome.UNREADABLE)
@@ -35,6 +45,9 @@ _LENIENT: Final = (Outcome.RETURN, Outcome.UNREADABLE)
 
 def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     """Raises RefusedError if an id is not held (but for _LENIENT)."""
+    if slot.unsettled and command in slot.unsettled:
+        _goes_on(slot, command, turn)
+        return
     before = progress(turn)
     outcome = command.outcome
     consumer = slot.consumers.get(command.consumer)
@@ -56,21 +69,72 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         # has had this.
         if consumer.haunted and command.ids and command not in slot.approved:
             already_settled.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=False)
+        ledger = consumer.ledger
+        # Most hold less than comes back in one turn: no call.
+        much = ledger is not None and len(ledger) > BACK and command.ids and command not in slot.approved
+        if much and consumer.covers_much(command.ids, outcome is not Outcome.ACK):
+            _begins(slot, command, consumer, turn)
+            return
         taken = consumer.settle(command.ids, command in slot.approved) if command.ids else {}
     queue = slot.queues[consumer.queue]
-    count = len(taken)
-    # Before what becomes of them is decided: give_back() counts them where they go.
-    queue.no_longer_delivering(count)
-    if queue.pace is not None:
-        queue.pace.settled(consumer, count)
-    become(slot, queue, taken, outcome, command.delay, turn)
-    slot.touched[queue] = None
+    _let_go(slot, queue, consumer, taken, command, turn)
     # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's.
     if command.seq and consumer.haunted and any([is_ghost(run) for run in taken.values()]):
         # Who asks again in the same epoch finds it settled, by its first try, which may not count yet.
         slot.barrier(Done(command.session, command.seq), turn)
         return
     slot.answer(command.session, command.seq, turn, before)
+
+
+def _let_go(slot: Slot, queue: Queue, consumer: Consumer, taken: Ledger, command: Settle, turn: Turn) -> None:
+    """The consumer does not hold these any more."""
+    count = len(taken)
+    # Before what becomes of them is decided: give_back() counts them where they go.
+    queue.no_longer_delivering(count)
+    if queue.pace is not None:
+        queue.pace.settled(consumer, count)
+    become(slot, queue, taken, command.outcome, command.delay, turn)
+    slot.touched[queue] = None
+
+
+def _begins(slot: Slot, command: Settle, consumer: Consumer, turn: Turn) -> None:
+    """It has been checked, and is carried out in pieces."""
+    queue = slot.queues[consumer.queue]
+    slot.unsettled[command] = consumer, queue
+    # What is consumed comes before nothing. A ghost could be handed out again meanwhile, and lose its place.
+    if command.outcome is not Outcome.ACK or consumer.haunted:
+        queue.comes_back().settling.add(consumer.id)
+    _goes_on(slot, command, turn)
+
+
+def _goes_on(slot: Slot, command: Settle, turn: Turn) -> None:
+    """The next piece, one a turn of all slots. Raises RefusedError if its consumer has ended meanwhile."""
+    consumer, _ = slot.unsettled[command]
+    if slot.consumers.get(consumer.id) is not consumer:
+        # By an operator, or for being slow: what it held has gone back.
+        _ends(slot, command)
+        raise _unknown(command.consumer)
+    if turn.settles:
+        return
+    turn.settles_some()
+    last = command.ids[-1]
+    taken = consumer.front(last, command.outcome is not Outcome.ACK)
+    now = slot.queues[consumer.queue]  # another one, if that was purged
+    _let_go(slot, now, consumer, taken, command, turn)
+    if now.returned:
+        bring_back(now)  # as long as it is few
+    if not consumer.still_holds(last):
+        _ends(slot, command)
+        if command.seq:
+            slot.barrier(Done(command.session, command.seq), turn)  # behind what earlier turns have written of it
+
+
+def _ends(slot: Slot, command: Settle) -> None:
+    consumer, queue = slot.unsettled.pop(command)
+    if queue.leaving is not None:
+        queue.leaving.settling.discard(consumer.id)
+    if not queue.deleted:
+        slot.touched[queue] = None
 
 
 def become(slot: Slot, queue: Queue, taken: Ledger, outcome: Outcome, delay: int, turn: Turn) -> None:

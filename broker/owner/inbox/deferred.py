@@ -1,4 +1,5 @@
-"""Commands that need more than one turn: they publish to topics where thousands of selectors have to be asked.
+"""Commands that need more than one turn: they publish to topics where thousands of selectors have to be asked, or
+settle very many messages at once (goes_on).
 
 What their messages match is found in pieces (engine/publishing/prefilter.py), so much a turn for all of them together;
 then they are carried out as any other. Meanwhile the session that sent them waits: its later commands do, for order,
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from broker.core.commands import Command, Publish
+from broker.core.commands import Command, Publish, Settle
 from broker.core.effects import AddressBlocked, Turn
 
 from .portions import TURN, units
@@ -198,15 +199,23 @@ class Deferred:
                     return True
         return False
 
+    def goes_on(self, command: Settle, address: str, turn: Turn) -> None:
+        """It has been carried out in part, at a queue of that address: the next turn has more of it."""
+        self._busy = True
+        self._wait(command)
+        self._tell(command.session, command.slot, address, turn)
+
     def _rest(self, command: Any, parts: Sequence[Publish], turn: Turn) -> None:
-        session = command.session
         self._wait(command)
         for part in parts:
-            key = (session, part.slot, part.address)
-            # Once; the edge keeps it until it is told to go on.
-            if session and key not in self.told:
-                self.told[key] = None
-                turn.effects.append(AddressBlocked(*key, True, passing=True))
+            self._tell(command.session, part.slot, part.address, turn)
+
+    def _tell(self, session: int, slot: int, address: str, turn: Turn) -> None:
+        key = (session, slot, address)
+        # Once; the edge keeps it until it is told to go on.
+        if session and key not in self.told:
+            self.told[key] = None
+            turn.effects.append(AddressBlocked(*key, True, passing=True))
 
     @property
     def ready(self) -> bool:
@@ -238,5 +247,6 @@ class Deferred:
                 turn.effects.append(AddressBlocked(*key, False, passing=True))
 
     def drop(self, slot: int) -> None:
-        """The slot is led elsewhere: edges ask there again for what waits."""
+        """The slot is led elsewhere: edges ask there again for what waits, and know that nobody waits here any more."""
         self.waiting = [command for command in self.waiting if command.slot != slot]
+        self.told = {key: None for key in self.told if key[1] != slot}

@@ -113,16 +113,15 @@ class TurnCommands:
                     # One look at the clock a command: it says which one was slow.
                     before = at
                     continue
-                elif full and kind is Prepare and any(type(part) is Publish for part in command.parts):
-                    turn.effects.append(Refused(command.session, command.seq, Code.DISK_FULL))
-                    continue
-                elif memory_full and kind is Prepare and pressure.meets_parts(engine, command, turn):
+                elif kind is Prepare and (full or memory_full) and self._has_no_room(engine, command, turn):
                     continue
                 touched[engine] = None
                 if (kind is Prepare or kind is Decide) and engine.much(command):
                     shard.in_pieces(command, engine.in_pieces(command, turn), (turn, touched, blobs))
                     return put_back(commands)
                 engine.handle(command, turn)
+                if engine.unsettled and (under_way := engine.unsettled.get(command)) is not None:
+                    deferred.goes_on(command, under_way[1].address, turn)
                 # Begins and ends of consumers: nobody could know beforehand how many a command has (a session with
                 # 10,000 of them).
                 if turn.work > most:
@@ -140,6 +139,13 @@ class TurnCommands:
             raise
         # Behind the `except`: what throws there is not of this command.
         self._go_on_beside(chain(rest, self._inbox.beside()), command, (turn, touched, blobs))
+
+    def _has_no_room(self, engine: Engine, command: Prepare, turn: Turn) -> bool:
+        """It would bring messages where there is no room for them, and is refused."""
+        if self._shard.journal.full and any(type(part) is Publish for part in command.parts):
+            turn.effects.append(Refused(command.session, command.seq, Code.DISK_FULL))
+            return True
+        return self._pressure.full and self._pressure.meets_parts(engine, command, turn)
 
     def _go_on_beside(self, rest: Iterator[Command], last: Command, of: TurnParts) -> None:
         """Enough consumers or queues have come or gone: of the rest, and of what waits, what needs no order with

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from broker.core.effects import Turn
 from broker.core.message import Run
-from broker.engine.queue.ended_consumers import BACK, Leaving
+from broker.engine.consumers.pieces import BACK
+from broker.engine.queue.ended_consumers import Leaving
 
 from .world import run_of
 

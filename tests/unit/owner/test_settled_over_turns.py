@@ -1,0 +1,97 @@
+"""What takes several turns to settle: its session waits for it, nobody else does."""
+
+from __future__ import annotations
+
+from broker.config.settings import EngineSettings, JournalSettings, Settings
+from broker.core.address import AckMode, Outcome, Routing
+from broker.core.commands import Command, Disconnect, Publish, Settle, Subscribe, Unsubscribe
+from broker.core.effects import AddressBlocked, Deliver, Done
+from broker.core.ids import slot_of
+from broker.engine.consumers.pieces import BACK
+from tests.sim.disk import SimDisk
+from tests.sim.shard_machine import HandClock, Machine
+from tests.unit.engine.world import run_of
+
+QUEUE, OTHER = "many", "other"
+SLOT = slot_of(QUEUE)
+HOLDER, POLITE = 1, 2
+MANY = 6 * BACK
+
+
+class World:
+    """HOLDER holds MANY messages of QUEUE, by consumer 1."""
+
+    def __init__(self) -> None:
+        settings = Settings(engine=EngineSettings(), journal=JournalSettings(1 << 20, min_free_bytes=0))
+        self.effects: list = []
+        self.machine = Machine(SimDisk(0), HandClock(), settings, self)
+        self.shard = self.machine.shard
+        self.subscribe(HOLDER, 1)
+        for _ in range(MANY):
+            self.shard.submit([self.message(QUEUE, HOLDER, 0)])
+            self.machine.quiesce()
+        self.ids = [i for effect in self.effects if isinstance(effect, Deliver) for i in effect.run.ids]
+        assert len(self.ids) == MANY
+        self.effects.clear()
+
+    def on_effects(self, effects: list) -> None:
+        self.effects += effects
+
+    def on_relief(self) -> None: ...
+    def on_stopped(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def subscribe(self, session: int, consumer: int, seq: int = 0) -> None:
+        command = Subscribe(SLOT, session, seq, consumer, QUEUE, Routing.ANYCAST, AckMode.CLIENT)
+        command.room = 1 << 40
+        self.shard.submit([command])
+
+    def message(self, address: str, session: int, seq: int) -> Publish:
+        return Publish(slot_of(address), session, seq, address, Routing.ANYCAST, run_of(b"\n\0", durable=True))
+
+    def nacks(self, *behind: Command) -> None:
+        """NACK of all, and what its session says behind it, in one go. Nothing comes to it again."""
+        self.shard.engines[SLOT].shown.consumers[1].withhold(1 << 60)
+        self.shard.submit([Settle(SLOT, HOLDER, 1, 1, [self.ids[-1]], Outcome.NACK), *behind])
+
+    def done(self, session: int) -> list[int]:
+        return [effect.seq for effect in self.effects if isinstance(effect, Done) and effect.session == session]
+
+    def got(self, consumer: int) -> list[int]:
+        runs = [e.run for e in self.effects if isinstance(e, Deliver) and e.consumer == consumer]
+        return [i for run in runs for i in run.ids]
+
+
+def test_its_session_waits_for_it_and_is_told_once_and_others_go_on() -> None:
+    world = World()
+    world.nacks(world.message(OTHER, HOLDER, 2))
+    for seq in range(1, 5):
+        world.shard.submit([world.message(OTHER, POLITE, seq)])
+        world.machine.turn()
+    world.machine.quiesce()
+    answers = [(e.session, e.seq) for e in world.effects if isinstance(e, Done)]
+    assert answers.index((POLITE, 4)) < min(answers.index((HOLDER, 1)), answers.index((HOLDER, 2)))
+    told = [(e.session, e.address, e.full, e.passing) for e in world.effects if isinstance(e, AddressBlocked)]
+    assert told == [(HOLDER, QUEUE, True, True), (HOLDER, QUEUE, False, True)]
+
+
+def test_the_ends_of_its_consumer_and_session_come_behind_it() -> None:
+    for end in (Unsubscribe(SLOT, HOLDER, 2, 1, QUEUE), Disconnect(SLOT, HOLDER)):
+        world = World()
+        world.nacks(end)
+        world.machine.turn()
+        assert 1 in world.shard.engines[SLOT].shown.consumers, "an end gives back, but counts no failure"
+        world.subscribe(POLITE, 2)
+        world.machine.quiesce()
+        assert world.done(HOLDER) in ([1, 2], [1]) and not world.shard.engines[SLOT].unsettled
+        assert world.got(2) == world.ids
+        assert {e.run.attempts for e in world.effects if isinstance(e, Deliver)} == {1}
+
+
+def test_a_slot_that_goes_takes_it_along() -> None:
+    world = World()
+    world.nacks(world.message(OTHER, HOLDER, 2))
+    world.machine.turn()
+    world.shard.drop(SLOT)
+    world.machine.quiesce()
+    assert world.done(HOLDER) == [2] and not list(world.shard.waiting())  # its edge asks the next leader
