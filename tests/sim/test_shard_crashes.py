@@ -64,6 +64,7 @@ def test_also_when_each_word_on_several_messages_is_carried_out_in_pieces(monkey
     for name in ("BACK", "LONG", "STRETCH"):
         monkeypatch.setattr(pieces, name, 2)
     monkeypatch.setattr(settle, "BACK", 2)
+    monkeypatch.setattr(settle, "STRETCH", 2)
     monkeypatch.setattr(redelivery, "BACK", 2)
     begun = []
     begins = settle._begins

@@ -30,7 +30,7 @@ from broker.core.effects import Done, Turn
 from broker.core.errors import Code, RefusedError
 
 from ..consumers.consumer import Consumer, Ledger
-from ..consumers.pieces import BACK
+from ..consumers.pieces import BACK, STRETCH
 from ..messages.unloaded import is_ghost
 from ..queue.queue import Queue
 from ..recovery import already_settled
@@ -69,15 +69,21 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         # has had this.
         if consumer.haunted and command.ids and command not in slot.approved:
             already_settled.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=False)
+        # Most hold less than a turn may settle: no call.
         ledger = consumer.ledger
-        # Most hold less than comes back in one turn: no call.
-        much = ledger is not None and len(ledger) > BACK and command.ids and command not in slot.approved
-        if much and consumer.covers_much(command.ids, outcome is not Outcome.ACK):
-            _begins(slot, command, consumer, turn)
+        if ledger is not None and len(ledger) > (STRETCH if outcome is Outcome.ACK else BACK) and (
+            _begins(slot, command, consumer)
+        ):  # fmt: skip
+            _goes_on(slot, command, turn)
             return
         taken = consumer.settle(command.ids, command in slot.approved) if command.ids else {}
     queue = slot.queues[consumer.queue]
-    _let_go(slot, queue, consumer, taken, command, turn)
+    count = len(taken)  # _let_go(), in line
+    queue.no_longer_delivering(count)
+    if queue.pace is not None:
+        queue.pace.settled(consumer, count)
+    become(slot, queue, taken, outcome, command.delay, turn)
+    slot.touched[queue] = None
     # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's.
     if command.seq and consumer.haunted and any([is_ghost(run) for run in taken.values()]):
         # Who asks again in the same epoch finds it settled, by its first try, which may not count yet.
@@ -97,14 +103,17 @@ def _let_go(slot: Slot, queue: Queue, consumer: Consumer, taken: Ledger, command
     slot.touched[queue] = None
 
 
-def _begins(slot: Slot, command: Settle, consumer: Consumer, turn: Turn) -> None:
-    """It has been checked, and is carried out in pieces."""
+def _begins(slot: Slot, command: Settle, consumer: Consumer) -> bool:
+    """Is it to be carried out in pieces: then it has been checked. Raises RefusedError."""
+    back = command.outcome is not Outcome.ACK
+    if command in slot.approved or not command.ids or not consumer.covers_much(command.ids, back):
+        return False
     queue = slot.queues[consumer.queue]
     slot.unsettled[command] = consumer, queue
-    # What is consumed comes before nothing. A ghost could be handed out again meanwhile, and lose its place.
-    if command.outcome is not Outcome.ACK or consumer.haunted:
+    # What is consumed is overtaken by nothing. A ghost could be handed out for real meanwhile, and lose its place.
+    if back or consumer.haunted:
         queue.comes_back().settling.add(consumer.id)
-    _goes_on(slot, command, turn)
+    return True
 
 
 def _goes_on(slot: Slot, command: Settle, turn: Turn) -> None:
