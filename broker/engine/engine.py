@@ -154,6 +154,17 @@ class Engine:
             self.changes += 1
 
     @stated
+    def settles_much(self, part: Settle) -> bool:
+        """Is that part of a transaction, which has been checked, more than may be handled in one step: settling()."""
+        return settle.much_of_transaction(self._slot, part)
+
+    @stated_pieces
+    def settling(self, part: Settle, turn: Turn) -> Iterator[None]:
+        """handle() of it in steps. Between them nothing may happen in this slot."""
+        self.changes += 1
+        return settle.in_pieces(self._slot, part, turn)
+
+    @stated
     def check(self, part: Publish | Settle, asked: limits.Asked) -> None:
         """Raises RefusedError if handle() would refuse it as a part of a transaction. asked: one for all its parts."""
         if isinstance(part, Publish):

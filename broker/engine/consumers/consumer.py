@@ -29,7 +29,7 @@ from broker.core.message import BLOB, NO_IDS, Run
 from broker.selector import Predicate
 
 from ..messages.unloaded import ghost
-from .pieces import is_more, piece_of, stand_in_order, stretch_of
+from .pieces import BACK, STRETCH, is_more, piece_of, stand_in_order, stretch_of
 
 Ledger = dict[int, Run]
 """Message id → a run that holds it, in the order of delivery."""
@@ -294,6 +294,12 @@ class Consumer:
         if len(ids) > 1 and not (all(i in ledger for i in ids) and stand_in_order(ledger, ids)):
             self._covered(ids)  # which knows what to say
         return not self.held or self.held.keys().isdisjoint(ids)
+
+    def holds_much(self, ids: Sequence[int], back: bool) -> bool:
+        """Have open transactions acknowledged more by these than a turn may settle."""
+        if self.ack is AckMode.INDIVIDUAL or not self.held:
+            return False  # each is one
+        return sum([len(self.held[i]) for i in ids if i in self.held]) > (BACK if back else STRETCH)
 
     def front(self, last: int, back: bool) -> Ledger:
         """Removes what was delivered first, up to that message at most, as much as a turn may settle, and returns it.

@@ -11,7 +11,7 @@ know what becomes of a message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -46,6 +46,13 @@ def stretch_of(ledger: dict[int, Run], last: int) -> dict[int, Run]:
         if i == last:
             break
     return piece
+
+
+def pieces_of(ledger: dict[int, Run], back: bool) -> Iterator[dict[int, Run]]:
+    """All of it, piece by piece."""
+    items = iter(ledger.items())
+    while piece := piece_of(items) if back else dict(islice(items, STRETCH)):
+        yield piece
 
 
 def is_more(ledger: dict[int, Run], last: int, back: bool) -> bool:

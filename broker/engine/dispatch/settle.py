@@ -18,10 +18,11 @@ in pieces, all of which have been checked before the first one. Must not know ho
 #     the last   piece is answered, when it is durable; by then all before it are. A crash between two pieces leaves
 #                what many small NACKs would have left, and nobody was told of any of them: its edge asks again, and
 #                what the first try has settled is found to be so (already_settled.py)
-# What a transaction settles is one piece (approved): half of a COMMIT would be seen after a crash (C54).
+# What a transaction settles (approved) is never seen by halves, before or after a crash (C54): in_pieces().
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from broker.core.address import Outcome
@@ -30,7 +31,7 @@ from broker.core.effects import Done, Turn
 from broker.core.errors import Code, RefusedError
 
 from ..consumers.consumer import Consumer, Ledger
-from ..consumers.pieces import BACK, STRETCH
+from ..consumers.pieces import BACK, STRETCH, pieces_of
 from ..messages.unloaded import is_ghost
 from ..queue.queue import Queue
 from ..recovery import already_settled
@@ -144,6 +145,23 @@ def _ends(slot: Slot, command: Settle) -> None:
         queue.leaving.settling.discard(consumer.id)
     if not queue.deleted:
         slot.touched[queue] = None
+
+
+def much_of_transaction(slot: Slot, part: Settle) -> bool:
+    """Does that part of a transaction, which was checked, settle more than one step may: then in_pieces()."""
+    return slot.consumers[part.consumer].holds_much(part.ids, part.outcome is not Outcome.ACK)
+
+
+def in_pieces(slot: Slot, part: Settle, turn: Turn) -> Iterator[None]:
+    """settle() of such a part, in steps. Between them nothing may happen in this slot: half a COMMIT would be seen."""
+    consumer = slot.consumers[part.consumer]
+    queue = slot.queues[consumer.queue]
+    taken = consumer.settle(part.ids, held=True)
+    for piece in pieces_of(taken, part.outcome is not Outcome.ACK):
+        _let_go(slot, queue, consumer, piece, part, turn)
+        if queue.returned:
+            bring_back(queue)
+        yield
 
 
 def become(slot: Slot, queue: Queue, taken: Ledger, outcome: Outcome, delay: int, turn: Turn) -> None:

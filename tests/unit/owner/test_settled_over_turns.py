@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from broker.config.settings import EngineSettings, JournalSettings, Settings
 from broker.core.address import AckMode, Outcome, Routing
-from broker.core.commands import Command, Disconnect, Publish, Settle, Subscribe, Unsubscribe
+from broker.core.commands import Command, Disconnect, Hold, Publish, Settle, Subscribe, Transact, Unsubscribe
 from broker.core.effects import AddressBlocked, Deliver, Done
 from broker.core.ids import slot_of
+from broker.core.records import GroupRecord
 from broker.engine.consumers.pieces import BACK
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
@@ -95,3 +96,28 @@ def test_a_slot_that_goes_takes_it_along() -> None:
     world.shard.drop(SLOT)
     world.machine.quiesce()
     assert world.done(HOLDER) == [2] and not list(world.shard.waiting())  # its edge asks the next leader
+
+
+def test_a_commit_that_settles_as_much_is_one_for_everybody_who_looks_and_many_steps_of_the_loop(monkeypatch) -> None:
+    """100,000 are more than `max_held_messages` allows, but 20,000 of them were 40 ms."""
+    world = World()
+    world.shard.engines[SLOT].shown.consumers[1].withhold(1 << 60)
+    nack = Settle(SLOT, HOLDER, 0, 1, [world.ids[-1]], Outcome.NACK)
+    world.shard.submit([Hold(SLOT, HOLDER, 1, 1, nack.ids)])
+    world.machine.quiesce()
+    world.shard.submit([Transact(SLOT, HOLDER, 2, [nack]), world.message(QUEUE, POLITE, 1)])
+    steps, written = 0, []
+    append = world.machine.journal.append_in_pieces
+    monkeypatch.setattr(world.machine.journal, "append_in_pieces", lambda one: written.append(one) or append(one))
+    while world.done(HOLDER) != [1, 2]:
+        assert not world.done(POLITE), "nothing else happens in between"
+        world.machine.turn()
+        steps += 1
+        if world.shard._large is None:
+            world.machine.quiesce()
+    assert steps > MANY // BACK
+    (group,) = written
+    assert isinstance(group, GroupRecord) and len(group.records) > MANY // BACK, "a crash leaves all of it or nothing"
+    world.subscribe(POLITE, 2)
+    world.machine.quiesce()
+    assert world.got(2)[:-1] == world.ids
