@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from broker.core.address import Outcome
-from broker.core.commands import Act, Manage, Settle
+from broker.core.commands import Act, Decide, Hold, Manage, Prepare, Settle
 from broker.core.effects import Refused
 from broker.core.errors import Code
-from broker.core.records import MetaRecord, SettleRecord
+from broker.core.records import GroupRecord, MetaRecord, SettleRecord
 from broker.engine.consumers.pieces import BACK, LONG, STRETCH
 from broker.engine.state.why_queue_waits import why
 
@@ -247,6 +247,24 @@ def test_what_a_transaction_settles_is_one_piece() -> None:
     assert not world.engine.unsettled and not world.engine._slot.consumers[1].ledger
     world.finish(turn)
     assert done(world.effects) == [5]
+
+
+def test_what_is_decided_over_several_slots_goes_in_pieces_and_is_one_group() -> None:
+    world = holding()
+    nack = word(world)
+    world.do(Hold(7, 1, 1, 1, nack.ids))
+    world.engine._slot.consumers[1].withhold(1 << 63)
+    world.do(Prepare(7, 50, 2, "t", 99, [nack]))
+    world.appended.clear()
+    turn = world.turn()
+    steps = sum(1 for _ in world.engine.in_pieces(Decide(7, 50, 3, "t", True), turn))
+    world.finish(turn)
+    assert steps >= MANY // BACK
+    (group,) = world.appended
+    assert isinstance(group, GroupRecord) and world.queue()["ready"] == MANY
+    world.in_pieces = False
+    world.subscribe(2, ack=CLIENT)
+    assert list(map(int, got(world.effects, 2))) == list(range(MANY))
 
 
 def test_a_few_are_one_piece() -> None:
