@@ -63,6 +63,7 @@ from .recovery import slot_restore
 from .routing import addresses, declare, redelivery
 from .routing.routing import check_publish
 from .state import commit_release, duplicates, limits, page_out
+from .state.awaiting_commit import WITHHELD
 from .state.budget import Budget
 from .state.depth import depths
 from .state.slot import Slot
@@ -234,6 +235,13 @@ class Engine:
     def attached(self, session: int) -> bool:
         """Has the session consumers here."""
         return session in self._slot.sessions
+
+    @stated
+    def deal_no_more(self, session: int) -> None:
+        """The session is gone, but what it has said before is still being carried out: no consumer of it is given
+        anything, which would count as an attempt."""
+        for number in self._slot.sessions.get(session, ()):
+            self._slot.consumers[number].withhold(WITHHELD)
 
     @stated
     def held(self, consumer: int, coming: Iterable[Command]) -> list[int]:

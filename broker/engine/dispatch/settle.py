@@ -109,11 +109,7 @@ def _begins(slot: Slot, command: Settle, consumer: Consumer) -> bool:
     back = command.outcome is not Outcome.ACK
     if command in slot.approved or not command.ids or not consumer.covers_much(command.ids, back):
         return False
-    queue = slot.queues[consumer.queue]
-    slot.unsettled[command] = consumer, queue
-    # What is consumed is overtaken by nothing. A ghost could be handed out for real meanwhile, and lose its place.
-    if back or consumer.haunted:
-        queue.comes_back().settling.add(consumer.id)
+    slot.unsettled[command] = consumer, slot.queues[consumer.queue]
     return True
 
 
@@ -124,12 +120,15 @@ def _goes_on(slot: Slot, command: Settle, turn: Turn) -> None:
         # By an operator, or for being slow: what it held has gone back.
         _ends(slot, command)
         raise _unknown(command.consumer)
-    if turn.settles:
-        return
-    turn.settles_some()
+    if turn.settles is not None:
+        return  # nothing of it has begun, or stands still, for the sake of another one
+    turn.settles_some(command)
     last = command.ids[-1]
-    taken = consumer.front(last, command.outcome is not Outcome.ACK)
     now = slot.queues[consumer.queue]  # another one, if that was purged
+    if consumer.haunted or _comes_back(now, command.outcome):
+        slot.unsettled[command] = consumer, now
+        now.comes_back().settling.add(consumer.id)
+    taken = consumer.front(last, command.outcome is not Outcome.ACK)
     _let_go(slot, now, consumer, taken, command, turn)
     if now.returned:
         bring_back(now)  # as long as it is few
@@ -137,6 +136,12 @@ def _goes_on(slot: Slot, command: Settle, turn: Turn) -> None:
         _ends(slot, command)
         if command.seq:
             slot.barrier(Done(command.session, command.seq), turn)  # behind what earlier turns have written of it
+
+
+def _comes_back(queue: Queue, outcome: Outcome) -> bool:
+    """Does what is settled so stand in the queue again: before what is younger, which has to wait for all of it. (A
+    ghost could be handed out for real meanwhile, and lose its place.)"""
+    return outcome is Outcome.NACK and not queue.stays() and queue.settings.nack_policy != "discard"
 
 
 def _ends(slot: Slot, command: Settle) -> None:

@@ -58,8 +58,8 @@ class Deferred:
     done, told   what end() has to look at: most turns have neither, and do without it."""
 
     __slots__ = (
-        "_asking", "_busy", "_consumers", "_full", "_left", "_room", "_served", "_sessions", "_spent", "_tokens",
-        "done", "told", "waiting",
+        "_asking", "_busy", "_consumers", "_full", "_going", "_had", "_left", "_resting", "_room", "_served",
+        "_sessions", "_spent", "_tokens", "behind", "done", "told", "waiting",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -70,6 +70,15 @@ class Deferred:
         """(slot, producer) of those that are numbered."""
         self._consumers: set[tuple[int, int]] = set()
         """(slot, consumer) of those that are about one."""
+        self._going: dict[Command, None] = {}
+        """Of what is carried out in part: what had no piece of this turn, who waits longest first."""
+        self._had: Command | None = None
+        """… what had it."""
+        self._resting: set[int] = set()
+        """Sessions that have been told to wait: their connections are not read."""
+        self.behind = 0
+        """Of what waits: what such a session has sent behind what it waits for. It gets no more, so nobody else has to
+        pause for the sake of it."""
         self._asking: set[int] = set()
         """Sessions that wait for time, not for another one."""
         self._served: set[int] = set()
@@ -116,7 +125,9 @@ class Deferred:
         if self._asking <= self._served:
             self._served.clear()
         self._asking.clear()
-        waiting, self.waiting = self.waiting, []
+        waiting, self.waiting, self.behind = self.waiting, [], 0
+        if self._going or self._had is not None:
+            waiting = self._in_turn(waiting)
         self._sessions.clear()
         self._tokens.clear()
         self._consumers.clear()
@@ -125,6 +136,17 @@ class Deferred:
         self._busy = False
         self._left = TURN_NS
         return waiting
+
+    def _in_turn(self, waiting: list[Command]) -> list[Command]:
+        """What is carried out in part comes first, and of it what had the last piece last. It passes nothing of its own
+        session: that waits behind it."""
+        going = dict(self._going)
+        if self._had is not None:
+            going[self._had] = None
+        self._going.clear()
+        self._had = None
+        there = set(waiting)  # its slot may have gone
+        return [*(each for each in going if each in there), *(each for each in waiting if each not in going)]
 
     def delays(self, command: Any) -> bool:
         """Has it to wait for an earlier one; then it does."""
@@ -140,6 +162,7 @@ class Deferred:
             or (dedup is not None and (command.slot, dedup[0]) in self._tokens)
             or (consumer is not None and (command.slot, consumer) in self._consumers)
         ):
+            self.behind += session in self._resting
             self._wait(command)
             return True
         return False
@@ -202,6 +225,10 @@ class Deferred:
     def goes_on(self, command: Settle, address: str, turn: Turn) -> None:
         """It has been carried out in part, at a queue of that address: the next turn has more of it."""
         self._busy = True
+        if turn.settles is command:
+            self._had = command
+        else:
+            self._going[command] = None
         self._wait(command)
         self._tell(command.session, command.slot, address, turn)
 
@@ -215,6 +242,7 @@ class Deferred:
         # Once; the edge keeps it until it is told to go on.
         if session and key not in self.told:
             self.told[key] = None
+            self._resting.add(session)
             turn.effects.append(AddressBlocked(*key, True, passing=True))
 
     @property
@@ -244,9 +272,11 @@ class Deferred:
             # Those that wait no more.
             for key in [key for key in self.told if key[0] not in self._sessions]:
                 del self.told[key]
+                self._resting.discard(key[0])
                 turn.effects.append(AddressBlocked(*key, False, passing=True))
 
     def drop(self, slot: int) -> None:
         """The slot is led elsewhere: edges ask there again for what waits, and know that nobody waits here any more."""
         self.waiting = [command for command in self.waiting if command.slot != slot]
         self.told = {key: None for key in self.told if key[1] != slot}
+        self._resting = {session for session, _, _ in self.told}

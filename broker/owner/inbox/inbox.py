@@ -47,8 +47,13 @@ class Inbox:
     def eases(self) -> bool:
         """Those who pause may go on; asked while it throttles."""
         # Half: else producers would be stopped and let go by turns.
-        self.throttles = len(self.new) + len(self.deferred.waiting) >= MOST // 2
+        self.throttles = self.crowd >= MOST // 2
         return not self.throttles
+
+    @property
+    def crowd(self) -> int:
+        """So many wait, but for those of sessions that have been told to."""
+        return len(self.new) + len(self.deferred.waiting) - self.deferred.behind
 
     def drain(self) -> tuple[list[Command], list[Command]]:
         """For a turn: what has waited, and as much of what is new as is enough for one."""

@@ -163,7 +163,7 @@ class Shard:
             self._scheduled = True
             self._schedule(self._run_turn)
         # Told to the callers with each submit, so that a producer that has not heard of it yet hears of it now.
-        if len(inbox.new) + len(inbox.deferred.waiting) > MOST:
+        if len(inbox.new) > MOST or (inbox.deferred.waiting and inbox.crowd > MOST):
             inbox.fills()
         return inbox.throttles or self._commits.congested
 

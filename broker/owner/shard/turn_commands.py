@@ -17,7 +17,17 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Protocol
 
-from broker.core.commands import EVERYWHERE, Command, Decide, Disconnect, Prepare, Publish, Settle, Transact
+from broker.core.commands import (
+    EVERYWHERE,
+    Command,
+    Decide,
+    Disconnect,
+    DisconnectAll,
+    Prepare,
+    Publish,
+    Settle,
+    Transact,
+)
 from broker.core.effects import Refused, Turn
 from broker.core.errors import Code
 from broker.core.message import Blob
@@ -77,6 +87,8 @@ class TurnCommands:
             for command in commands:
                 # Order within a session (I7).
                 if deferred.waiting and deferred.delays(command):
+                    if type(command) is Disconnect or type(command) is DisconnectAll:
+                        _deal_no_more(engines, command)
                     continue
                 engine = engines.get(command.slot)
                 if engine is None:
@@ -158,3 +170,11 @@ class TurnCommands:
         self._inbox.put_back(waits)
         if goes:
             self.carry_out(None, goes, *of)
+
+
+def _deal_no_more(engines: Mapping[int, Engine], command: Disconnect | DisconnectAll) -> None:
+    """It has to wait for what its session has said before; what that has subscribed to does not."""
+    led = engines.values() if command.slot == EVERYWHERE else (engines.get(command.slot),)
+    for engine in led:
+        if engine is not None and engine.attached(command.session):
+            engine.deal_no_more(command.session)

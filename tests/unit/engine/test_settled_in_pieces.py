@@ -31,6 +31,25 @@ def holding(many: int = MANY, durable: bool = True, batch: int = 1, **settings) 
     return world
 
 
+@pytest.mark.parametrize(
+    "outcome, settings",
+    [
+        (Outcome.NACK, {"nack_policy": "discard"}),
+        (Outcome.NACK, {"non_destructive": True}),
+        (Outcome.REJECT, {"dead_letter_address": "dead"}),
+    ],
+)
+def test_a_queue_stands_still_only_for_what_comes_back(outcome, settings) -> None:
+    world = holding(**settings)
+    world.engine._slot.consumers[1].withhold(1 << 63)
+    world.subscribe(2, ack=CLIENT)
+    command = word(world, outcome)
+    piece(world, command)
+    assert command in world.engine.unsettled
+    world.publish("q", b"new", durable=True)
+    assert b"new" in got(world.effects, 2)
+
+
 def last(world: World) -> int:
     return next(reversed(world.engine._slot.consumers[1].ledger))
 
