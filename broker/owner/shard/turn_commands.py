@@ -87,8 +87,7 @@ class TurnCommands:
             for command in commands:
                 # Order within a session (I7).
                 if deferred.waiting and deferred.delays(command):
-                    if type(command) is Disconnect or type(command) is DisconnectAll:
-                        _deal_no_more(engines, command)
+                    _deal_no_more(engines, command)
                     continue
                 engine = engines.get(command.slot)
                 if engine is None:
@@ -172,8 +171,13 @@ class TurnCommands:
             self.carry_out(None, goes, *of)
 
 
-def _deal_no_more(engines: Mapping[int, Engine], command: Disconnect | DisconnectAll) -> None:
-    """It has to wait for what its session has said before; what that has subscribed to does not."""
+def _deal_no_more(engines: Mapping[int, Engine], command: Command) -> None:
+    """The end of a session has to wait for what that has said before; what it has subscribed to does not."""
+    if not isinstance(command, Disconnect | DisconnectAll):
+        return
+    # Once: it is not new any more when it is looked at again. Nobody reads what would be sent to a session that is
+    # gone, and when its end is carried out, all of that would come back as attempts in vain: with
+    # max_delivery_attempts 1 a dead letter that nobody has seen.
     led = engines.values() if command.slot == EVERYWHERE else (engines.get(command.slot),)
     for engine in led:
         if engine is not None and engine.attached(command.session):
