@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Final
 
 from broker.core.commands import Command, Publish, Subscribe
 from broker.core.message import Blob
@@ -22,6 +23,10 @@ from broker.core.message import Blob
 from .deferred import Deferred
 from .portions import FEW, MOST, portion
 from .shares import Shares
+
+SPARED: Final = 16 * MOST
+"""Commands of sessions that wait, for which nobody else has to pause: what one read may bring (512 KiB of the smallest
+frames). Many connections that do so together would fill the memory: then all pause."""
 
 
 class Inbox:
@@ -52,8 +57,8 @@ class Inbox:
 
     @property
     def crowd(self) -> int:
-        """So many wait, but for those of sessions that have been told to."""
-        return len(self.new) + len(self.deferred.waiting) - self.deferred.behind
+        """So many wait, but for those of sessions that have been told to, as far as these are few."""
+        return len(self.new) + len(self.deferred.waiting) - min(self.deferred.behind, SPARED)
 
     def drain(self) -> tuple[list[Command], list[Command]]:
         """For a turn: what has waited, and as much of what is new as is enough for one."""
