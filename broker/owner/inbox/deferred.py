@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from broker.core.commands import Command, Publish, Settle
+from broker.core.commands import Command, Publish, Settle, Subscribe
 from broker.core.effects import AddressBlocked, Turn
 
 from .portions import TURN, units
@@ -58,7 +58,7 @@ class Deferred:
     done, told   what end() has to look at: most turns have neither, and do without it."""
 
     __slots__ = (
-        "_asking", "_busy", "_consumers", "_full", "_going", "_had", "_left", "_resting", "_room", "_served",
+        "_asking", "_busy", "_consumers", "_full", "_going", "_had", "_later", "_left", "_places", "_resting", "_room", "_served",
         "_sessions", "_spent", "_tokens", "behind", "done", "told", "waiting",
     )  # fmt: skip
 
@@ -66,6 +66,8 @@ class Deferred:
         self.waiting: list[Command] = []
         self._sessions: set[int] = set()
         """Who sent them."""
+        self._places: set[tuple[int, int]] = set()
+        """(slot, session) of theirs."""
         self._tokens: set[tuple[int, int]] = set()
         """(slot, producer) of those that are numbered."""
         self._consumers: set[tuple[int, int]] = set()
@@ -74,6 +76,8 @@ class Deferred:
         """Of what is carried out in part: what had no piece of this turn, who waits longest first."""
         self._had: Command | None = None
         """… what had it."""
+        self._later: set[Command] = set()
+        """… what cannot have one in this turn: only the first of them does."""
         self._resting: set[int] = set()
         """Sessions that have been told to wait: their connections are not read."""
         self.behind = 0
@@ -107,6 +111,11 @@ class Deferred:
                 for later in waiting[at:]:
                     self._wait(later)
                 return
+            if self._later and self._room <= TURN and command in self._later:
+                self._going[command] = None
+                self._busy = True
+                self._wait(command)
+                continue
             # Nothing waits yet: most turns, and no call. Behind puts_back() nobody is held: what is put back has not
             # been carried out, and what was kept here for the sake of something else would come before it.
             if self._room > TURN or not (self.waiting and self.delays(command)):
@@ -126,10 +135,12 @@ class Deferred:
             self._served.clear()
         self._asking.clear()
         waiting, self.waiting, self.behind = self.waiting, [], 0
+        self._later.clear()
         if self._going or self._had is not None:
             waiting = self._in_turn(waiting)
         self._sessions.clear()
         self._tokens.clear()
+        self._places.clear()
         self._consumers.clear()
         self._spent.clear()
         self._full.clear()
@@ -146,7 +157,9 @@ class Deferred:
         self._going.clear()
         self._had = None
         there = set(waiting)  # its slot may have gone
-        return [*(each for each in going if each in there), *(each for each in waiting if each not in going)]
+        first = [each for each in going if each in there]
+        self._later = set(first[1:])
+        return [*first, *(each for each in waiting if each not in going)]
 
     def delays(self, command: Any) -> bool:
         """Has it to wait for an earlier one; then it does."""
@@ -157,8 +170,11 @@ class Deferred:
         # sends to a slot, and a later number that is carried out first would make the earlier one a repetition. By
         # consumer, for what an edge says of one on its own account: a Grant that overtakes the Subscribe that comes
         # again without room (slot_channel.py) is lost, and the consumer is never given anything.
+        # Who comes again to a slot that has just come keeps all of that from going on: it waits for its own there, and
+        # not for what its session has asked of others, of which an edge expects no order.
+        comes_again = type(command) is Subscribe and command.resume is not None
         if (
-            session in self._sessions
+            ((command.slot, session) in self._places if comes_again else session in self._sessions)
             or (dedup is not None and (command.slot, dedup[0]) in self._tokens)
             or (consumer is not None and (command.slot, consumer) in self._consumers)
         ):
@@ -258,6 +274,7 @@ class Deferred:
         self.waiting.append(command)
         if session is not None:
             self._sessions.add(session)
+            self._places.add((command.slot, session))
         if dedup is not None:
             self._tokens.add((command.slot, dedup[0]))
         if consumer is not None:
@@ -277,6 +294,13 @@ class Deferred:
 
     def drop(self, slot: int) -> None:
         """The slot is led elsewhere: edges ask there again for what waits, and know that nobody waits here any more."""
-        self.waiting = [command for command in self.waiting if command.slot != slot]
+        kept, self.waiting, self.behind = [each for each in self.waiting if each.slot != slot], [], 0
+        # Who waits no more is not to be waited for: begin(), which makes these anew, is not called where nothing waits.
+        self._sessions.clear()
+        self._tokens.clear()
+        self._places.clear()
+        self._consumers.clear()
+        for each in kept:
+            self._wait(each)
         self.told = {key: None for key in self.told if key[1] != slot}
         self._resting = {session for session, _, _ in self.told}

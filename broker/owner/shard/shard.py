@@ -271,7 +271,7 @@ class Shard:
         # Once a turn: many slots go on together, when an owner has died.
         if self._attaching[0] is not turn:
             self._attaching = turn, self._inbox.attaching()
-        if slot in self._attaching[1]:
+        if slot in self._attaching[1] and not led.spread:
             self.in_turn(slot, partial(self._goes_on, slot))
             return
         del self._standing[slot]
