@@ -183,13 +183,11 @@ class Turn:
     ahead     milliseconds by which `now` is ahead of the wall clock, which has been set: points of time that clients
               name are by that one.
     handed    messages that it hands out.    expired   runs whose time was over, or for which a ring had no room.
-    settles   the command of which it has carried out a piece, as it takes several turns to settle: the next turn has
-              another piece. None: of none.
     """
 
     __slots__ = (
         "ahead", "appends", "decisions", "effects", "expired", "fetches", "handed", "may", "most", "moves", "notices",
-        "now", "number", "settles", "work",
+        "now", "number", "work",
     )  # fmt: skip
 
     def __init__(
@@ -208,15 +206,10 @@ class Turn:
         self.notices: list[str] = []
         self.work = 0
         self.most = most
-        self.settles: object = None
 
     def works(self, units: int = 1) -> None:
         """A queue or a consumer has begun or ended; or something has taken as long as so many of these."""
         self.work += units
-
-    def settles_some(self, command: object) -> None:
-        """A piece of what takes several turns to settle."""
-        self.settles = command
 
     def expires(self, runs: int) -> None:
         """The time of so many was over, or a ring had no room for them."""

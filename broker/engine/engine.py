@@ -63,7 +63,6 @@ from .recovery import slot_restore
 from .routing import addresses, declare, redelivery
 from .routing.routing import check_publish
 from .state import commit_release, duplicates, limits, page_out
-from .state.awaiting_commit import WITHHELD
 from .state.budget import Budget
 from .state.depth import depths
 from .state.slot import Slot
@@ -72,14 +71,12 @@ from .state.slot import Slot
 class Engine:
     """See docs/adr/0001 for how it is used.
 
-    number     which slot this is.    pending   what waits for commits, the latest last.
-    unsettled  commands that handle() has carried out in part: they are to come again in the next turn, before others
-               of their session.
-    at_work    what it is carrying out.    fault   what it has thrown (at_work.py)."""
+    number    which slot this is.    pending   what waits for commits, the latest last.
+    at_work   what it is carrying out.    fault   what it has thrown (at_work.py)."""
 
     __slots__ = (
         "__weakref__", "_accepted", "_handlers", "_restore", "_slot", "at_work", "changes", "fault", "number",
-        "pending", "unsettled",
+        "pending",
     )  # fmt: skip
 
     def __init__(
@@ -98,7 +95,6 @@ class Engine:
         self.at_work: Work | None = None
         self.fault: Exception | None = None
         self.pending = self._slot.pending
-        self.unsettled = self._slot.unsettled
         self._restore: slot_restore.Restore | None = None
         self._accepted = 0
         """Messages, when it was dispatched last."""
@@ -124,7 +120,7 @@ class Engine:
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
 
     def handle(self, command: Command, turn: Turn) -> None:
-        """Carries out any command but Transact (see `unsettled`); a refusal becomes a Refused effect."""
+        """Carries out any command but Transact; a refusal becomes a Refused effect."""
         self.changes += 1
         self.at_work = command
         try:
@@ -153,17 +149,6 @@ class Engine:
             turn.effects.append(Refused(command.session, command.seq, refused.code, refused.detail))
         finally:
             self.changes += 1
-
-    @stated
-    def settles_much(self, part: Settle) -> bool:
-        """Is that part of a transaction, which has been checked, more than may be handled in one step: settling()."""
-        return settle.much_of_transaction(self._slot, part)
-
-    @stated_pieces
-    def settling(self, part: Settle, turn: Turn) -> Iterator[None]:
-        """handle() of it in steps. Between them nothing may happen in this slot."""
-        self.changes += 1
-        return settle.in_pieces(self._slot, part, turn)
 
     @stated
     def check(self, part: Publish | Settle, asked: limits.Asked) -> None:
@@ -235,13 +220,6 @@ class Engine:
     def attached(self, session: int) -> bool:
         """Has the session consumers here."""
         return session in self._slot.sessions
-
-    @stated
-    def deal_no_more(self, session: int) -> None:
-        """The session is gone, but what it has said before is still being carried out: no consumer of it is given
-        anything, which would count as an attempt."""
-        for number in self._slot.sessions.get(session, ()):
-            self._slot.consumers[number].withhold(WITHHELD)
 
     @stated
     def held(self, consumer: int, coming: Iterable[Command]) -> list[int]:

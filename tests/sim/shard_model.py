@@ -29,7 +29,6 @@ class Message:
         self.durable, self.priority, self.expires = durable, priority, expires
         self.size = len(data) + (len(large) + 1 if large else 0)
         self.order = 0
-        self.producer = 0
 
 
 class Group:
@@ -81,8 +80,8 @@ class Holder:
         self.ledger: dict[int, Copy] = {}
         self.sent_auto: list[Copy] = []
         self.ended = self.failed = False
-        self.fresh: dict[tuple[int, int], int] = {}
-        """(producer, priority) → number of the last message that came for the first time"""
+        self.fresh: dict[int, int] = {}
+        """priority → number of the last message that came for the first time"""
 
 
 class Model:
@@ -249,10 +248,9 @@ class Model:
     def _order(holder: Holder, copy: Copy) -> None:
         if not copy.deliveries and "|" not in copy.queue:
             message = copy.message
-            line = message.producer, message.priority
-            if holder.fresh.get(line, -1) > message.order:
-                raise Violation(f"order: {copy} behind {holder.fresh[line]}")
-            holder.fresh[line] = message.order
+            if holder.fresh.get(message.priority, -1) > message.order:
+                raise Violation(f"order: {copy} behind {holder.fresh[message.priority]}")
+            holder.fresh[message.priority] = message.order
 
     @staticmethod
     def _credit(holder: Holder, cost: int) -> None:

@@ -101,9 +101,6 @@ class World:
         self.dead = ""
         self.found: Violation | None = None
         self.reading = 0
-        self.by_session = False
-        """Some of a session waits for what it has asked before, and others go on beside it: only a session's own order
-        is kept (I7). Without that all that is sent is carried out in its order."""
         self.unsure = False
         """Something was refused, and nobody can tell what."""
 
@@ -328,11 +325,8 @@ class World:
             return address, Routing.MULTICAST
         return address, self.random.choice((Routing.ANYCAST, Routing.UNSET))
 
-    def _sent(self, session: Session, address: str, messages: list[Message], group: Group | None = None) -> list[Copy]:
+    def _sent(self, address: str, messages: list[Message], group: Group | None = None) -> list[Copy]:
         """Tells the model which queues get them."""
-        if self.by_session:
-            for message in messages:
-                message.producer = session.number
         if address in QUEUES:
             targets = [(address, True, True)]
         else:
@@ -348,7 +342,7 @@ class World:
         address, routing = self._where()
         run, messages = self.compose(address)
         seq = self.ask(session, request := Request())
-        request.sent = self._sent(session, address, messages)
+        request.sent = self._sent(address, messages)
         self.send(Publish(slot_of(address), session.number, seq, address, routing, run))
 
     def publish_large(self, session: Session) -> None:
@@ -377,7 +371,7 @@ class World:
             run.blob = blob
             self.biggest = max(self.biggest, message.size)
             seq = self.ask(session, request := Request())
-            request.sent = self._sent(session, address, [message])
+            request.sent = self._sent(address, [message])
             self.send(Publish(slot_of(address), session.number, seq, address, routing, run))
 
         writer.finish(durable, complete)
@@ -504,7 +498,7 @@ class World:
         request = Request(settled=held)
         seq = self.ask(session, request)
         for publish, messages in transaction.messages:
-            request.sent += self._sent(session, publish.address, messages, group)
+            request.sent += self._sent(publish.address, messages, group)
         self.model.ask(held, group)
         slot = transaction.parts[0].slot if transaction.parts else 0
         self.submit(Transact(slot, session.number, seq, transaction.parts))

@@ -7,9 +7,6 @@ import logging
 
 import pytest
 
-from broker.engine.consumers import pieces
-from broker.engine.dispatch import settle
-from broker.engine.routing import redelivery
 from broker.owner.transactions import large_commits, transact
 from tests.sim.seeds import parts, seeds
 from tests.sim.shard_history import History
@@ -57,23 +54,3 @@ def test_also_when_each_commit_is_carried_out_in_pieces(monkeypatch):
         except BaseException as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
     assert len(begun) > 100, "what is refused at its first part, or known already, is one step all the same"
-
-
-def test_also_when_each_word_on_several_messages_is_carried_out_in_pieces(monkeypatch):
-    """Else only that on more than 64 is, which no history draws."""
-    for name in ("BACK", "LONG", "STRETCH"):
-        monkeypatch.setattr(pieces, name, 2)
-    monkeypatch.setattr(settle, "BACK", 2)
-    monkeypatch.setattr(settle, "STRETCH", 2)
-    monkeypatch.setattr(redelivery, "BACK", 2)
-    begun = []
-    begins = settle._begins
-    monkeypatch.setattr(settle, "_begins", lambda *args: begun.append(args) or begins(*args))
-    for seed in range(120):
-        try:
-            history = History(seed)
-            history.by_session = True
-            history.run()
-        except BaseException as error:
-            raise AssertionError(f"seed {seed}: {error!r}") from error
-    assert len(begun) > 100

@@ -29,7 +29,6 @@ from broker.core.message import BLOB, NO_IDS, Run
 from broker.selector import Predicate
 
 from ..messages.unloaded import ghost
-from .pieces import BACK, STRETCH, is_more, piece_of, stand_in_order, stretch_of
 
 Ledger = dict[int, Run]
 """Message id → a run that holds it, in the order of delivery."""
@@ -283,37 +282,6 @@ class Consumer:
             # Its own group alone: another transaction of the same client keeps what it holds.
             taken.update(self.held.pop(i))  # their credit came back at the time of the Hold
         return taken
-
-    def covers_much(self, ids: Sequence[int], back: bool) -> bool:
-        """Is what settle(ids, held=False) would remove more than a turn may settle: then front() removes it, piece by
-        piece. back: it is to come back. Raises RefusedError if that would."""
-        ledger = self.ledger or {}
-        # Those who name each message have sent as much. What is not here is refused by settle().
-        if self.ack is AckMode.INDIVIDUAL or ids[-1] not in ledger or not is_more(ledger, ids[-1], back):
-            return False
-        if len(ids) > 1 and not (all(i in ledger for i in ids) and stand_in_order(ledger, ids)):
-            self._covered(ids)  # which knows what to say
-        return not self.held or self.held.keys().isdisjoint(ids)
-
-    def holds_much(self, ids: Sequence[int], back: bool) -> bool:
-        """Have open transactions acknowledged more by these than a turn may settle."""
-        if self.ack is AckMode.INDIVIDUAL or not self.held:
-            return False  # each is one
-        return sum([len(self.held[i]) for i in ids if i in self.held]) > (BACK if back else STRETCH)
-
-    def front(self, last: int, back: bool) -> Ledger:
-        """Removes what was delivered first, up to that message at most, as much as a turn may settle, and returns it.
-        back: it is to come back. Credit comes back."""
-        ledger = self.ledger
-        # It may be gone by now: then nothing is left that was meant.
-        if not ledger or last not in ledger:
-            return {}
-        piece = piece_of(ledger.items(), last) if back else stretch_of(ledger, last)
-        return self._free((next(reversed(piece)),))
-
-    def still_holds(self, i: int) -> bool:
-        """Is it in its ledger."""
-        return self.ledger is not None and i in self.ledger
 
     def release(self, ids: Sequence[int]) -> Ledger:
         """Removes what is to be given back and returns it. What it does not hold (any more) is passed over."""

@@ -1,7 +1,6 @@
 """ACK, NACK, return, hold, and the end of consumers.
 
-Rule: a command is carried out whole or refused with nothing changed; what is more than a turn may settle is carried out
-in pieces, all of which have been checked before the first one. Must not know how messages are handed out.
+Rule: a command is carried out whole or refused with nothing changed. Must not know how messages are handed out.
 """
 
 # Example. ACK 5 (seq 80) of consumer 7, ack `client`, which holds 3, 4, 5 of durable queue a:
@@ -11,18 +10,9 @@ in pieces, all of which have been checked before the first one. Must not know ho
 #     Done 80    when the record is durable. A crash before that: 3, 4, 5 come again, marked, and nobody was told they
 #                would not. Behind it: they never do (I6)
 # A session that names a consumer of another one is told that there is none.
-# Had it held 100,000 messages and said NACK of the last one:
-#     checked    as any other; then it is in `slot.unsettled`, and 64 runs from the front of the ledger come back
-#     meanwhile  the owner has other turns in between. What this session has sent behind it waits (deferred.py), and the
-#                queue hands out nothing: what is younger would overtake what has not come back yet (I7)
-#     the last   piece is answered, when it is durable; by then all before it are. A crash between two pieces leaves
-#                what many small NACKs would have left, and nobody was told of any of them: its edge asks again, and
-#                what the first try has settled is found to be so (already_settled.py)
-# What a transaction settles (approved) is never seen by halves, before or after a crash (C54): in_pieces().
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from broker.core.address import Outcome
@@ -31,13 +21,12 @@ from broker.core.effects import Done, Turn
 from broker.core.errors import Code, RefusedError
 
 from ..consumers.consumer import Consumer, Ledger
-from ..consumers.pieces import BACK, STRETCH, pieces_of
 from ..messages.unloaded import is_ghost
 from ..queue.queue import Queue
 from ..recovery import already_settled
 from ..routing.addresses import delete, forget_consumer
 from ..routing.declare import abandoned
-from ..routing.redelivery import bring_back, leave, nack, reject, unreadable
+from ..routing.redelivery import leave, nack, reject, unreadable
 from ..state.slot import Slot, progress
 
 _LENIENT: Final = (Outcome.RETURN, Outcome.UNREADABLE)
@@ -46,9 +35,6 @@ _LENIENT: Final = (Outcome.RETURN, Outcome.UNREADABLE)
 
 def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     """Raises RefusedError if an id is not held (but for _LENIENT)."""
-    if slot.unsettled and command in slot.unsettled:
-        _goes_on(slot, command, turn)
-        return
     before = progress(turn)
     outcome = command.outcome
     consumer = slot.consumers.get(command.consumer)
@@ -70,16 +56,10 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         # has had this.
         if consumer.haunted and command.ids and command not in slot.approved:
             already_settled.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=False)
-        # Most hold less than a turn may settle: no call.
-        ledger = consumer.ledger
-        if ledger is not None and len(ledger) > (STRETCH if outcome is Outcome.ACK else BACK) and (
-            _begins(slot, command, consumer)
-        ):  # fmt: skip
-            _goes_on(slot, command, turn)
-            return
         taken = consumer.settle(command.ids, command in slot.approved) if command.ids else {}
     queue = slot.queues[consumer.queue]
-    count = len(taken)  # _let_go(), in line
+    count = len(taken)
+    # Before what becomes of them is decided: give_back() counts them where they go.
     queue.no_longer_delivering(count)
     if queue.pace is not None:
         queue.pace.settled(consumer, count)
@@ -91,82 +71,6 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         slot.barrier(Done(command.session, command.seq), turn)
         return
     slot.answer(command.session, command.seq, turn, before)
-
-
-def _let_go(slot: Slot, queue: Queue, consumer: Consumer, taken: Ledger, command: Settle, turn: Turn) -> None:
-    """The consumer does not hold these any more."""
-    count = len(taken)
-    # Before what becomes of them is decided: give_back() counts them where they go.
-    queue.no_longer_delivering(count)
-    if queue.pace is not None:
-        queue.pace.settled(consumer, count)
-    become(slot, queue, taken, command.outcome, command.delay, turn)
-    slot.touched[queue] = None
-
-
-def _begins(slot: Slot, command: Settle, consumer: Consumer) -> bool:
-    """Is it to be carried out in pieces: then it has been checked. Raises RefusedError."""
-    back = command.outcome is not Outcome.ACK
-    if command in slot.approved or not command.ids or not consumer.covers_much(command.ids, back):
-        return False
-    slot.unsettled[command] = consumer, slot.queues[consumer.queue]
-    return True
-
-
-def _goes_on(slot: Slot, command: Settle, turn: Turn) -> None:
-    """The next piece, one a turn of all slots. Raises RefusedError if its consumer has ended meanwhile."""
-    consumer, _ = slot.unsettled[command]
-    if slot.consumers.get(consumer.id) is not consumer:
-        # By an operator, or for being slow: what it held has gone back.
-        _ends(slot, command)
-        raise _unknown(command.consumer)
-    if turn.settles is not None:
-        return  # nothing of it has begun, or stands still, for the sake of another one
-    turn.settles_some(command)
-    last = command.ids[-1]
-    now = slot.queues[consumer.queue]  # another one, if that was purged
-    if consumer.haunted or _comes_back(now, command.outcome):
-        slot.unsettled[command] = consumer, now
-        now.comes_back().settling.add(consumer.id)
-    taken = consumer.front(last, command.outcome is not Outcome.ACK)
-    _let_go(slot, now, consumer, taken, command, turn)
-    if now.returned:
-        bring_back(now)  # as long as it is few
-    if not consumer.still_holds(last):
-        _ends(slot, command)
-        if command.seq:
-            slot.barrier(Done(command.session, command.seq), turn)  # behind what earlier turns have written of it
-
-
-def _comes_back(queue: Queue, outcome: Outcome) -> bool:
-    """Does what is settled so stand in the queue again: before what is younger, which has to wait for all of it. (A
-    ghost could be handed out for real meanwhile, and lose its place.)"""
-    return outcome is Outcome.NACK and not queue.stays() and queue.settings.nack_policy != "discard"
-
-
-def _ends(slot: Slot, command: Settle) -> None:
-    consumer, queue = slot.unsettled.pop(command)
-    if queue.leaving is not None:
-        queue.leaving.settling.discard(consumer.id)
-    if not queue.deleted:
-        slot.touched[queue] = None
-
-
-def much_of_transaction(slot: Slot, part: Settle) -> bool:
-    """Does that part of a transaction, which was checked, settle more than one step may: then in_pieces()."""
-    return slot.consumers[part.consumer].holds_much(part.ids, part.outcome is not Outcome.ACK)
-
-
-def in_pieces(slot: Slot, part: Settle, turn: Turn) -> Iterator[None]:
-    """settle() of such a part, in steps. Between them nothing may happen in this slot: half a COMMIT would be seen."""
-    consumer = slot.consumers[part.consumer]
-    queue = slot.queues[consumer.queue]
-    taken = consumer.settle(part.ids, held=True)
-    for piece in pieces_of(taken, part.outcome is not Outcome.ACK):
-        _let_go(slot, queue, consumer, piece, part, turn)
-        if queue.returned:
-            bring_back(queue)
-        yield
 
 
 def become(slot: Slot, queue: Queue, taken: Ledger, outcome: Outcome, delay: int, turn: Turn) -> None:

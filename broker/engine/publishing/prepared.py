@@ -30,13 +30,12 @@ from broker.core.message import DURABLE, UNIQUE, Run
 from broker.core.records import MetaRecord, RunRecord
 from broker.core.spans import spans_of
 
-from ..consumers.pieces import pieces_of
 from ..dispatch.attach import drowsy, wake_some
 from ..dispatch.settle import become, check_settle
 from ..messages.runs import copy
 from ..queue.queue import Queue
 from ..routing.addresses import create, delete
-from ..routing.redelivery import bring_back, give_back
+from ..routing.redelivery import give_back
 from ..routing.routing import check_publish
 from ..state.duplicates import repeated
 from ..state.limits import Asked
@@ -263,13 +262,7 @@ def _carrying_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Tu
         if queue is not None:
             queue.arrived(len(claim.messages))
             if prepared.commit:
-                outcome = Outcome(claim.outcome)
-                for at, piece in enumerate(pieces_of(claim.messages, outcome is not Outcome.ACK)):
-                    if at:
-                        # As long as it is few; what single claims give back goes together.
-                        bring_back(queue)
-                        yield
-                    become(slot, queue, piece, outcome, claim.delay, group)
+                become(slot, queue, claim.messages, Outcome(claim.outcome), claim.delay, group)
             else:
                 give_back(slot, queue, claim.messages, None, group, failed=not prepared.calm)
             slot.touched[queue] = None

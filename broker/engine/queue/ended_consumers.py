@@ -1,16 +1,17 @@
-"""What comes back to its queue piece by piece: of consumers that have ended, and of those that say so of very much.
+"""What a consumer held that has ended, while it comes back to its queue piece by piece.
 
 Rule: in the order in which it was handed out; how it goes on with each message is decided in redelivery.py.
 """
 
 from __future__ import annotations
 
-from collections import deque
-
 from broker.core.effects import Turn
 from broker.core.message import Run
 
-from ..consumers.pieces import piece_of
+BACK = 64
+"""Runs that come back in one turn from a consumer that has ended, or _LONG times as many messages of long ones: a
+client may hold as many as it likes, and give all of them back by going."""
+_LONG = 32
 
 
 class Leaving:
@@ -34,20 +35,15 @@ class Leaving:
 
     def next_piece(self) -> dict[int, Run]:
         """The next piece."""
-        piece = piece_of(self._items)
+        piece: dict[int, Run] = {}
+        runs, last = 0, None
+        for i, run in self._items:
+            piece[i] = run
+            # Runs as they are handed out are neighbours in a ledger: a change of run is a run to be cut and sorted
+            # in.
+            runs += run is not last
+            last = run
+            if runs + len(piece) // _LONG >= BACK:
+                break
         self.left -= len(piece)
         return piece
-
-
-class ComingBack:
-    """Of one queue.
-
-    ended      what ended consumers held, who ended first first.
-    settling   consumers that live, and whose word on what they hold is being carried out (dispatch/settle.py): what is
-               left of it is in their ledgers."""
-
-    __slots__ = ("ended", "settling")
-
-    def __init__(self) -> None:
-        self.ended: deque[Leaving] = deque()
-        self.settling: set[int] = set()

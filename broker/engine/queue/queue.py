@@ -39,7 +39,7 @@ from ..messages.unloaded import Stub
 from .delayed import Delayed
 from .delivery_attempts import DeliveryAttempts
 from .due_times import Agenda
-from .ended_consumers import ComingBack, Leaving
+from .ended_consumers import Leaving
 from .gate import CommitGate
 from .latency import Latency
 from .page_store import PageStore
@@ -64,7 +64,7 @@ class Queue:
     out, handed             bytes, messages that consumers held when it was weighed last, and what they got since.
     weight                  what the account of the process has of it (weigh).
     returned                came back in this turn: at the head before anything is dispatched.
-    leaving                 what comes back from consumers, as far as it is not back; None: nothing (redelivery.py).
+    leaving                 what ended consumers held, as far as it is not back; None: nothing (redelivery.py).
     kind                    what it does beside first in, first out (policy_state.py); None: nothing.
     choice                  who may get which message (eligibility.py); None: everybody everything.
     far                     ready messages of which memory has only the number (match_buckets.py).
@@ -132,7 +132,7 @@ class Queue:
         self.tries = DeliveryAttempts()
         self.out = self.handed = self.weight = 0
         self.returned: list[Run] = []
-        self.leaving: ComingBack | None = None
+        self.leaving: deque[Leaving] | None = None
         self.idle_since = 0
         self.agenda: Agenda | None = None
         self.kind: QueuePolicy | None = None
@@ -477,14 +477,10 @@ class Queue:
 
     def leaves(self, messages: dict[int, Run], failed: bool) -> None:
         """A consumer that held these has ended; until they are back, piece by piece, they still count as held."""
-        self.comes_back().ended.append(Leaving(messages, failed))
-        self.delivering += len(messages)
-
-    def comes_back(self) -> ComingBack:
-        """What comes back piece by piece; from now on nothing is handed out until all_back()."""
         if self.leaving is None:
-            self.leaving = ComingBack()
-        return self.leaving
+            self.leaving = deque()
+        self.leaving.append(Leaving(messages, failed))
+        self.delivering += len(messages)
 
     def leaves_for(self, count: int) -> None:
         """So many are on their way to another address: neither ready nor held."""
@@ -530,7 +526,7 @@ class Queue:
         return self.last
 
     def all_back(self) -> None:
-        """Nothing is left of what comes back from consumers."""
+        """Nothing is left of what consumers held that have ended."""
         self.leaving = None
 
     def delivers_at_once(self) -> bool:

@@ -41,8 +41,8 @@ from broker.core.records import Left, MetaRecord, SettleRecord
 from broker.core.spans import spans_of
 from broker.selector.heads import escaped
 
-from ..consumers.pieces import BACK
 from ..messages.runs import copy, pick, regroup
+from ..queue.ended_consumers import BACK
 from ..queue.queue import Queue
 from ..state.slot import Slot
 from . import advisories, dead_letter_queues
@@ -103,9 +103,8 @@ def leave(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn, failed
 
 def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool:
     """The next piece, one a turn, or all of them. True: everything is back."""
-    coming = queue.leaving
-    while coming is not None and coming.ended:
-        leaving = coming.ended[0]
+    while queue.leaving:
+        leaving = queue.leaving[0]
         if not leaving.came(turn) and not whole:
             return False  # dead letters have a turn look at their queue again
         # In the order of the ledger, one piece a turn; what another consumer that ended later held comes behind.
@@ -114,16 +113,13 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
         give_back(slot, queue, piece, None, turn, leaving.failed)
         bring_back(queue)
         if not leaving.left:
-            coming.ended.popleft()
-        if coming.ended and not whole:
-            coming.ended[0].came(turn)
+            queue.leaving.popleft()
+        if queue.leaving and not whole:
+            queue.leaving[0].came(turn)
             # It goes on with the next turn (`unfinished`): touched, this very turn would come again and again.
             slot.touched.pop(queue, None)
             slot.changed.mark(queue)
             return False
-    # A consumer that lives gives back by commands: each piece of that touches the queue.
-    if coming is not None and coming.settling:
-        return False
     queue.all_back()
     slot.watch_idle(queue, turn.now)
     return True

@@ -97,10 +97,9 @@ class Slot:
         "addresses", "approved", "browsing", "budget", "changed", "consumers", "copies", "counted", "counters",
         "crashed_at", "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden",
         "inherited", "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held",
-        "max_held_messages", "most", "next_id", "next_queue", "number", "overran", "page_bytes", "patterns",
-        "pending", "prepared", "pressed", "producers", "queues", "reserved", "rulebook", "seen", "sessions",
-        "stop", "strangers", "subscriptions", "ticking", "timed", "touched", "unfinished", "unsettled", "wildcards",
-        "xpath",
+        "max_held_messages", "most", "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending",
+        "prepared", "pressed", "producers", "queues", "reserved", "rulebook", "seen", "sessions", "stop", "strangers",
+        "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
     )  # fmt: skip
 
     def __init__(
@@ -135,8 +134,6 @@ class Slot:
         self.due = 0
         self.approved: set[object] = set()
         """Parts that passed check() in this turn: they may settle what a transaction holds."""
-        self.unsettled: dict[object, tuple[Consumer, Queue]] = {}
-        """What is settled in pieces and not to its end yet, whose it is and where (dispatch/settle.py)."""
         self.counters = Counters()
         self.changed = QueueChanges()
         self.producers = Producers()

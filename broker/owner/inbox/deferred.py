@@ -1,5 +1,4 @@
-"""Commands that need more than one turn: they publish to topics where thousands of selectors have to be asked, or
-settle very many messages at once (goes_on).
+"""Commands that need more than one turn: they publish to topics where thousands of selectors have to be asked.
 
 What their messages match is found in pieces (engine/publishing/prefilter.py), so much a turn for all of them together;
 then they are carried out as any other. Meanwhile the session that sent them waits: its later commands do, for order,
@@ -23,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from broker.core.commands import Command, Publish, Settle, Subscribe
+from broker.core.commands import Command, Publish, Subscribe
 from broker.core.effects import AddressBlocked, Turn
 
 from .portions import TURN, units
@@ -58,8 +57,8 @@ class Deferred:
     done, told   what end() has to look at: most turns have neither, and do without it."""
 
     __slots__ = (
-        "_asking", "_busy", "_consumers", "_full", "_going", "_had", "_later", "_left", "_places", "_resting", "_room", "_served",
-        "_sessions", "_spent", "_tokens", "behind", "done", "told", "waiting",
+        "_asking", "_busy", "_consumers", "_full", "_left", "_places", "_room", "_served", "_sessions", "_spent",
+        "_tokens", "done", "told", "waiting",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -72,17 +71,6 @@ class Deferred:
         """(slot, producer) of those that are numbered."""
         self._consumers: set[tuple[int, int]] = set()
         """(slot, consumer) of those that are about one."""
-        self._going: dict[Command, None] = {}
-        """Of what is carried out in part: what had no piece of this turn, who waits longest first."""
-        self._had: Command | None = None
-        """… what had it."""
-        self._later: set[Command] = set()
-        """… what cannot have one in this turn: only the first of them does."""
-        self._resting: set[int] = set()
-        """Sessions that have been told to wait: their connections are not read."""
-        self.behind = 0
-        """Of what waits: what such a session has sent behind what it waits for. It gets no more, so nobody else has to
-        pause for the sake of it."""
         self._asking: set[int] = set()
         """Sessions that wait for time, not for another one."""
         self._served: set[int] = set()
@@ -111,11 +99,6 @@ class Deferred:
                 for later in waiting[at:]:
                     self._wait(later)
                 return
-            if self._later and self._room <= TURN and command in self._later:
-                self._going[command] = None
-                self._busy = True
-                self._wait(command)
-                continue
             # Nothing waits yet: most turns, and no call. Behind puts_back() nobody is held: what is put back has not
             # been carried out, and what was kept here for the sake of something else would come before it.
             if self._room > TURN or not (self.waiting and self.delays(command)):
@@ -134,32 +117,13 @@ class Deferred:
         if self._asking <= self._served:
             self._served.clear()
         self._asking.clear()
-        waiting, self.waiting, self.behind = self.waiting, [], 0
-        self._later.clear()
-        if self._going or self._had is not None:
-            waiting = self._in_turn(waiting)
-        self._sessions.clear()
-        self._tokens.clear()
-        self._places.clear()
-        self._consumers.clear()
+        waiting, self.waiting = self.waiting, []
+        self._forget_who_waits()
         self._spent.clear()
         self._full.clear()
         self._busy = False
         self._left = TURN_NS
         return waiting
-
-    def _in_turn(self, waiting: list[Command]) -> list[Command]:
-        """What is carried out in part comes first, and of it what had the last piece last. It passes nothing of its own
-        session: that waits behind it."""
-        going = dict(self._going)
-        if self._had is not None:
-            going[self._had] = None
-        self._going.clear()
-        self._had = None
-        there = set(waiting)  # its slot may have gone
-        first = [each for each in going if each in there]
-        self._later = set(first[1:])
-        return [*first, *(each for each in waiting if each not in going)]
 
     def delays(self, command: Any) -> bool:
         """Has it to wait for an earlier one; then it does."""
@@ -178,7 +142,6 @@ class Deferred:
             or (dedup is not None and (command.slot, dedup[0]) in self._tokens)
             or (consumer is not None and (command.slot, consumer) in self._consumers)
         ):
-            self.behind += session in self._resting
             self._wait(command)
             return True
         return False
@@ -238,28 +201,15 @@ class Deferred:
                     return True
         return False
 
-    def goes_on(self, command: Settle, address: str, turn: Turn) -> None:
-        """It has been carried out in part, at a queue of that address: the next turn has more of it."""
-        self._busy = True
-        if turn.settles is command:
-            self._had = command
-        else:
-            self._going[command] = None
-        self._wait(command)
-        self._tell(command.session, command.slot, address, turn)
-
     def _rest(self, command: Any, parts: Sequence[Publish], turn: Turn) -> None:
+        session = command.session
         self._wait(command)
         for part in parts:
-            self._tell(command.session, part.slot, part.address, turn)
-
-    def _tell(self, session: int, slot: int, address: str, turn: Turn) -> None:
-        key = (session, slot, address)
-        # Once; the edge keeps it until it is told to go on.
-        if session and key not in self.told:
-            self.told[key] = None
-            self._resting.add(session)
-            turn.effects.append(AddressBlocked(*key, True, passing=True))
+            key = (session, part.slot, part.address)
+            # Once; the edge keeps it until it is told to go on.
+            if session and key not in self.told:
+                self.told[key] = None
+                turn.effects.append(AddressBlocked(*key, True, passing=True))
 
     @property
     def ready(self) -> bool:
@@ -289,18 +239,19 @@ class Deferred:
             # Those that wait no more.
             for key in [key for key in self.told if key[0] not in self._sessions]:
                 del self.told[key]
-                self._resting.discard(key[0])
                 turn.effects.append(AddressBlocked(*key, False, passing=True))
 
-    def drop(self, slot: int) -> None:
-        """The slot is led elsewhere: edges ask there again for what waits, and know that nobody waits here any more."""
-        kept, self.waiting, self.behind = [each for each in self.waiting if each.slot != slot], [], 0
-        # Who waits no more is not to be waited for: begin(), which makes these anew, is not called where nothing waits.
+    def _forget_who_waits(self) -> None:
         self._sessions.clear()
-        self._tokens.clear()
         self._places.clear()
+        self._tokens.clear()
         self._consumers.clear()
-        for each in kept:
-            self._wait(each)
-        self.told = {key: None for key in self.told if key[1] != slot}
-        self._resting = {session for session, _, _ in self.told}
+
+    def drop(self, slot: int) -> None:
+        """The slot is led elsewhere: edges ask there again for what waits."""
+        kept, self.waiting = [command for command in self.waiting if command.slot != slot], []
+        # begin(), which makes these anew, is not called where nothing waits: a session that waits no more would be
+        # waited for, and its connection would never be read again.
+        self._forget_who_waits()
+        for command in kept:
+            self._wait(command)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final
 
 from broker.core.commands import Command, Publish, Subscribe
 from broker.core.message import Blob
@@ -23,10 +22,6 @@ from broker.core.message import Blob
 from .deferred import Deferred
 from .portions import FEW, MOST, portion
 from .shares import Shares
-
-SPARED: Final = 16 * MOST
-"""Commands of sessions that wait, for which nobody else has to pause: what one read may bring (512 KiB of the smallest
-frames). Many connections that do so together would fill the memory: then all pause."""
 
 
 class Inbox:
@@ -52,13 +47,8 @@ class Inbox:
     def eases(self) -> bool:
         """Those who pause may go on; asked while it throttles."""
         # Half: else producers would be stopped and let go by turns.
-        self.throttles = self.crowd >= MOST // 2
+        self.throttles = len(self.new) + len(self.deferred.waiting) >= MOST // 2
         return not self.throttles
-
-    @property
-    def crowd(self) -> int:
-        """So many wait, but for those of sessions that have been told to, as far as these are few."""
-        return len(self.new) + len(self.deferred.waiting) - min(self.deferred.behind, SPARED)
 
     def drain(self) -> tuple[list[Command], list[Command]]:
         """For a turn: what has waited, and as much of what is new as is enough for one."""

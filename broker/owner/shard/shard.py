@@ -163,7 +163,7 @@ class Shard:
             self._scheduled = True
             self._schedule(self._run_turn)
         # Told to the callers with each submit, so that a producer that has not heard of it yet hears of it now.
-        if len(inbox.new) > MOST or (inbox.deferred.waiting and inbox.crowd > MOST):
+        if len(inbox.new) + len(inbox.deferred.waiting) > MOST:
             inbox.fills()
         return inbox.throttles or self._commits.congested
 
@@ -271,6 +271,8 @@ class Shard:
         # Once a turn: many slots go on together, when an owner has died.
         if self._attaching[0] is not turn:
             self._attaching = turn, self._inbox.attaching()
+        # A SEND of the same session may stand before its coming again, and wait for copies that go out only where a
+        # slot goes on.
         if slot in self._attaching[1] and not led.spread:
             self.in_turn(slot, partial(self._goes_on, slot))
             return

@@ -17,17 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Protocol
 
-from broker.core.commands import (
-    EVERYWHERE,
-    Command,
-    Decide,
-    Disconnect,
-    DisconnectAll,
-    Prepare,
-    Publish,
-    Settle,
-    Transact,
-)
+from broker.core.commands import EVERYWHERE, Command, Decide, Disconnect, Prepare, Publish, Settle, Transact
 from broker.core.effects import Refused, Turn
 from broker.core.errors import Code
 from broker.core.message import Blob
@@ -87,7 +77,6 @@ class TurnCommands:
             for command in commands:
                 # Order within a session (I7).
                 if deferred.waiting and deferred.delays(command):
-                    _deal_no_more(engines, command)
                     continue
                 engine = engines.get(command.slot)
                 if engine is None:
@@ -124,15 +113,16 @@ class TurnCommands:
                     # One look at the clock a command: it says which one was slow.
                     before = at
                     continue
-                elif kind is Prepare and (full or memory_full) and self._has_no_room(engine, command, turn):
+                elif full and kind is Prepare and any(type(part) is Publish for part in command.parts):
+                    turn.effects.append(Refused(command.session, command.seq, Code.DISK_FULL))
+                    continue
+                elif memory_full and kind is Prepare and pressure.meets_parts(engine, command, turn):
                     continue
                 touched[engine] = None
                 if (kind is Prepare or kind is Decide) and engine.much(command):
                     shard.in_pieces(command, engine.in_pieces(command, turn), (turn, touched, blobs))
                     return put_back(commands)
                 engine.handle(command, turn)
-                if engine.unsettled and (under_way := engine.unsettled.get(command)) is not None:
-                    deferred.goes_on(command, under_way[1].address, turn)
                 # Begins and ends of consumers: nobody could know beforehand how many a command has (a session with
                 # 10,000 of them).
                 if turn.work > most:
@@ -151,13 +141,6 @@ class TurnCommands:
         # Behind the `except`: what throws there is not of this command.
         self._go_on_beside(chain(rest, self._inbox.beside()), command, (turn, touched, blobs))
 
-    def _has_no_room(self, engine: Engine, command: Prepare, turn: Turn) -> bool:
-        """It would bring messages where there is no room for them, and is refused."""
-        if self._shard.journal.full and any(type(part) is Publish for part in command.parts):
-            turn.effects.append(Refused(command.session, command.seq, Code.DISK_FULL))
-            return True
-        return self._pressure.full and self._pressure.meets_parts(engine, command, turn)
-
     def _go_on_beside(self, rest: Iterator[Command], last: Command, of: TurnParts) -> None:
         """Enough consumers or queues have come or gone: of the rest, and of what waits, what needs no order with
         them."""
@@ -169,16 +152,3 @@ class TurnCommands:
         self._inbox.put_back(waits)
         if goes:
             self.carry_out(None, goes, *of)
-
-
-def _deal_no_more(engines: Mapping[int, Engine], command: Command) -> None:
-    """The end of a session has to wait for what that has said before; what it has subscribed to does not."""
-    if not isinstance(command, Disconnect | DisconnectAll):
-        return
-    # Once: it is not new any more when it is looked at again. Nobody reads what would be sent to a session that is
-    # gone, and when its end is carried out, all of that would come back as attempts in vain: with
-    # max_delivery_attempts 1 a dead letter that nobody has seen.
-    led = engines.values() if command.slot == EVERYWHERE else (engines.get(command.slot),)
-    for engine in led:
-        if engine is not None and engine.attached(command.session):
-            engine.deal_no_more(command.session)

@@ -174,9 +174,6 @@ class Coordinator:
                     if repeated:
                         continue
                     part.within()
-                elif led.settles_much(part):
-                    yield from led.settling(part, group)
-                    continue
                 led.handle(part, group)
             if key is not None:
                 led.remember(key, group)

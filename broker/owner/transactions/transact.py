@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker.core.address import Routing
-from broker.core.commands import Publish, Settle, Transact
+from broker.core.commands import Publish, Transact
 from broker.core.effects import Done, Move, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of
@@ -128,10 +128,7 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
             # It was checked against the limits, together with its neighbours: they are not asked a second time.
             part.within()
         engine = shard.engine(part.slot)
-        if type(part) is Settle and engine.settles_much(part):
-            yield from engine.settling(part, group)
-        else:
-            engine.handle(part, group)
+        engine.handle(part, group)
         touched[engine] = None
     if command.dedup is not None:
         # In the group: the number is durable exactly if what it stands for is. Numbers count in the slot that was

@@ -265,19 +265,6 @@ def nacks(target: Target) -> None:
             client.sync()
 
 
-@abuser("pieces of what one word settles (broker/engine/consumers/pieces.py)")
-def whole_windows(target: Target) -> None:
-    """Holds 100,000 messages, gives all of them back by one NACK, and acknowledges them by one ACK, again and again."""
-    with target.joined() as client, target.joined() as sender:
-        client.subscribe("/queue/whole", ack="client", prefetch_count=100 * THOUSAND)
-        while target.time_left() > 0:
-            _fill(sender, "/queue/whole", 100)
-            for verdict in ("NACK", "ACK"):
-                for _ in range(100 * THOUSAND):
-                    last = client.read()
-                client.settle(verdict, last)
-
-
 @abuser("engine.max_held_messages")
 def held_acks(target: Target) -> None:
     """Transactions that acknowledge 10,000 messages at once and are aborted."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from broker.core.effects import Turn
 from broker.core.message import Run
-from broker.engine.consumers.pieces import BACK
-from broker.engine.queue.ended_consumers import Leaving
+from broker.engine.queue.ended_consumers import BACK, Leaving
 
 from .world import run_of
 

@@ -8,8 +8,8 @@ from broker.core.address import Outcome
 from broker.core.commands import Act, Hold, Manage, Publish, Settle
 from broker.core.effects import Deliver
 from broker.engine.consumers.consumer import Consumer
-from broker.engine.consumers.pieces import BACK
 from broker.engine.dispatch.selective_dispatch import PIECE_NS
+from broker.engine.queue.ended_consumers import BACK
 from broker.engine.routing import redelivery
 from broker.engine.state.slot import LEAST, PIECE
 from broker.selector import compile

@@ -78,8 +78,6 @@ class World:
         turn = self.turn()
         for command in commands:
             self.engine.handle(command, turn)
-            while command in self.engine.unsettled:
-                self._go_on(turn, command)
         return self.finish(turn)
 
     def finish(self, turn: Turn) -> list:
@@ -118,11 +116,9 @@ class World:
             self.settle_down()
         return self.effects[before:]
 
-    def _go_on(self, turn: Turn, *again: Settle) -> None:
-        """The next turn, as if it were a part of this one; what an earlier one has carried out in part."""
+    def _go_on(self, turn: Turn) -> None:
+        """The next turn, as if it were a part of this one."""
         more = Turn(turn.now, turn.number)
-        for command in again:
-            self.engine.handle(command, more)
         self.engine.flush(more)
         turn.appends += more.appends
         turn.effects += more.effects

@@ -7,10 +7,11 @@ import pytest
 from broker.config.settings import EngineSettings, JournalSettings, Settings
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Disconnect, Grant, Publish, Resume, Subscribe, Transact, Unsubscribe
-from broker.core.effects import AddressBlocked, Deliver, Done
+from broker.core.effects import AddressBlocked, Deliver, Done, Turn
 from broker.core.ids import slot_of
 from broker.core.message import NO_IDS, Run
-from broker.owner.inbox.deferred import PIECE_NS, TURN_NS
+from broker.engine.messages import copies
+from broker.owner.inbox.deferred import PIECE_NS, TURN_NS, Deferred
 from broker.selector.index import ASKED, Index
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
@@ -140,20 +141,95 @@ def test_whoever_waits_is_told_and_his_later_commands_keep_their_order(world: Wo
 
 
 def test_room_for_a_consumer_does_not_overtake_its_coming_again(world: World) -> None:
-    """Behind what its session has sent the Subscribe of a replay waits; the Grant that an edge says last had gone to
-    nobody, and the consumer was never given anything."""
-    again = Subscribe(slot_of(OTHER), FLOODER, 2, 9, OTHER, Routing.ANYCAST, AckMode.CLIENT)
-    again.resumes(Resume([], []))
-    again.wait()
+    """Behind what its session has sent to that slot the Subscribe of a replay waits; the Grant that an edge says last
+    had gone to nobody, and the consumer was never given anything."""
+    near = next(name for name in (f"near{n}" for n in range(10_000)) if slot_of(name) == slot_of(TOPIC))
+    again = coming_again(slot_of(near), 9000, near)
     world.shard.submit([world.flood(1)])
     world.turn()
-    world.shard.submit([again, Grant(slot_of(OTHER), 9, 1 << 20)])
+    world.shard.submit([again, Grant(slot_of(near), 9000, 1 << 20)])
     world.turn()
-    assert not world.done(FLOODER) and slot_of(OTHER) in world.shard._inbox.attaching(), "it waits"
+    assert not world.done(FLOODER) and slot_of(near) in world.shard._inbox.attaching(), "it waits"
     world.machine.quiesce()
-    world.shard.submit([world.polite(1)])
+    world.shard.submit([Publish(slot_of(near), POLITE, 1, near, Routing.ANYCAST, run_of(b"\n\0"))])
     world.machine.quiesce()
-    assert world.got()[9] == 1
+    assert world.got()[9000] == 1
+
+
+def coming_again(slot: int, consumer: int, address: str) -> Subscribe:
+    """As a replay says it: room comes last."""
+    again = Subscribe(slot, FLOODER, 2, consumer, address, Routing.ANYCAST, AckMode.CLIENT)
+    again.resumes(Resume([], []))
+    again.wait()
+    return again
+
+
+def test_who_comes_again_does_not_wait_for_what_its_session_asks_of_another_slot(world: World) -> None:
+    """A slot that has just come stands still for it, with all its clients."""
+    world.shard.submit([world.flood(1)])
+    world.turn()
+    world.shard.submit([coming_again(slot_of(OTHER), 9000, OTHER)])
+    world.turn()
+    assert not world.done(FLOODER) or world.done(FLOODER) == [2]
+    assert slot_of(OTHER) not in world.shard._inbox.attaching()
+
+
+def test_a_slot_goes_on_where_a_send_before_a_coming_again_waits_for_its_copies(monkeypatch) -> None:
+    """The copies wait for the slot, which stands still; the SEND for the copies; and the Subscribe for the SEND."""
+    monkeypatch.setattr(copies, "SPREAD", 40)
+    world = World()
+    for number in range(1000, 1100):
+        world.subscribe(number, None)
+    world.machine.quiesce()
+    slot = slot_of(TOPIC)
+    world.shard.pause(slot)
+    world.shard.submit([world.polite(seq, TOPIC) for seq in (1, 2)])
+    world.machine.quiesce()
+    again = Subscribe(slot, POLITE, 3, 9000, TOPIC, Routing.MULTICAST, AckMode.AUTO)
+    again.resumes(Resume([], []))
+    world.shard.submit([again])
+    world.machine.quiesce()
+    assert slot in world.shard._inbox.attaching(), "it waits"
+    world.shard.unpause(slot)
+    world.machine.quiesce()
+    assert world.done(POLITE) == [1, 2, 3] and not world.shard._standing
+
+
+def test_who_waits_no_more_as_its_slot_has_gone_is_told_to_go_on() -> None:
+    """Its connection was never read again: nothing waited, so nobody looked anew at who does."""
+
+    def send(slot: int) -> Publish:
+        return Publish(slot, FLOODER, 1, f"t{slot}", Routing.MULTICAST, run_of(b"\n\0"))
+
+    deferred, first, second = Deferred(), send(1), send(2)
+    turn = Turn(1, 1)
+    for each in (first, second):
+        assert not deferred.goes([Looking(each.slot, False)], each, [each], turn)  # type: ignore[list-item]
+    assert deferred.begin() == [first, second]
+    turn = Turn(2, 2)
+    assert deferred.goes([Looking(1, True)], first, [first], turn)  # type: ignore[list-item]
+    assert not deferred.goes([Looking(2, False)], second, [second], turn)  # type: ignore[list-item]
+    deferred.end(turn)
+    assert not turn.effects, "it still waits"
+    deferred.drop(2)
+    turn = Turn(3, 3)
+    deferred.end(turn)
+    assert (1, False) in [(e.slot, e.full) for e in turn.effects if isinstance(e, AddressBlocked)]
+
+
+class Looking:
+    """A slot with selectors, all asked or not."""
+
+    filtered, spread, drowsy = True, False, False
+
+    def __init__(self, number: int, known: bool) -> None:
+        self.number = number
+        self._known = known
+
+    def look(self, parts: object, turn: Turn, most: int) -> int:
+        return most if self._known else -1
+
+    def looked(self, parts: object) -> None: ...
 
 
 def test_two_who_flood_share_the_time(world: World) -> None:

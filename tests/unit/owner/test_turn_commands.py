@@ -31,7 +31,6 @@ class FakeEngine:
         self.wary = False
         self.costs = 0
         self.throws = False
-        self.unsettled: dict[Any, Any] = {}
 
     def handle(self, command: Any, turn: Turn) -> None:
         if self.throws:
