@@ -183,11 +183,12 @@ class Turn:
     ahead     milliseconds by which `now` is ahead of the wall clock, which has been set: points of time that clients
               name are by that one.
     handed    messages that it hands out.    expired   runs whose time was over, or for which a ring had no room.
+    returned  runs that have come back of what was given back in pieces.
     """
 
     __slots__ = (
         "ahead", "appends", "decisions", "effects", "expired", "fetches", "handed", "may", "most", "moves", "notices",
-        "now", "number", "work",
+        "now", "number", "returned", "work",
     )  # fmt: skip
 
     def __init__(
@@ -197,7 +198,7 @@ class Turn:
         self.number = number
         self.may = may
         self.ahead = ahead
-        self.handed = self.expired = 0
+        self.handed = self.expired = self.returned = 0
         self.effects: list[Effect] = []
         self.appends: list[LogRecord] = []
         self.fetches: list[Fetch] = []
@@ -214,6 +215,10 @@ class Turn:
     def expires(self, runs: int) -> None:
         """The time of so many was over, or a ring had no room for them."""
         self.expired += runs
+
+    def returns(self, runs: int) -> None:
+        """So many came back of what was given back in pieces."""
+        self.returned += runs
 
     def merge(self, group: Turn, appends: Sequence[LogRecord]) -> None:
         """What a part() has collected is of this one; `appends`: its records, as a log group."""

@@ -26,7 +26,7 @@ from .dispatch.dispatch import browse, dispatch
 from .publishing import prepared, recurring
 from .queue.queue import Queue
 from .routing import forwarding, kept_messages, retroactive
-from .state.slot import EFFECTS, MESSAGES, QUEUES, SHARE, Slot
+from .state.slot import EFFECTS, LEAST_RETURNED, MESSAGES, QUEUES, RETURNED, SHARE, Slot
 
 
 def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
@@ -37,6 +37,9 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
     before, left = counters.delivered, QUEUES
     most = before + max(MESSAGES - turn.handed, SHARE) + slot.fresh
     enough = max(EFFECTS, len(told) + SHARE) + slot.fresh
+    # What comes back is not handed out: a bound of its own, or each of 20 clients that give back 100,000 would add a
+    # piece to every turn.
+    back = max(RETURNED, turn.returned + LEAST_RETURNED)
     waited = None if behind or not slot.unfinished else slot.serves_again()
     rest: dict[Queue, None] = {}
     spent = False
@@ -66,7 +69,7 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
                 here = queue.count or queue.delivering or queue.gate.entries or queue.delayed.runs or queue.tries.counts
                 if here or queue.pages.index.size or queue.handed or queue.weight:
                     queue.weigh(slot.budget.memory)
-            if left <= 0 or counters.delivered >= most or len(told) >= enough:
+            if left <= 0 or counters.delivered >= most or len(told) >= enough or turn.returned >= back:
                 spent = True
                 # What the iterator has not come to: this is the only walk over what waits, and it is over what was
                 # touched in this turn.

@@ -45,7 +45,7 @@ from broker.core.commands import (
     Transact,
     Unsubscribe,
 )
-from broker.core.effects import Done, Effect, Move, Refused, Turn
+from broker.core.effects import Done, Move, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 from broker.core.records import MetaRecord, Row, RunRecord
@@ -209,13 +209,17 @@ class Engine:
         prefilter.forget(self._slot, parts)
 
     @stated
-    def after(self, effect: Effect, turn: Turn) -> None:
-        """Tells `effect` when all that was appended so far in this turn is durable, and all this slot waits for."""
-        self._slot.after(effect, turn)
+    def after(self, effect: Done | Refused, turn: Turn) -> None:
+        """Tells `effect` when all that was appended so far in this turn is durable, and all this slot waits for; also
+        what its session gives back."""
+        self._slot.behind_all(effect, turn)
 
     def _barrier(self, command: Barrier, turn: Turn) -> None:
-        # Also when this turn writes nothing: an earlier commit may be under way.
-        self._slot.barrier(Done(command.session, command.seq), turn)
+        done = Done(command.session, command.seq)
+        # Also when this turn writes nothing, and nothing waits here: an earlier commit, of other slots, may be under
+        # way.
+        if not self._slot.returning.tells_later(command.session, done):
+            self._slot.barrier(done, turn)
 
     def attached(self, session: int) -> bool:
         """Has the session consumers here."""

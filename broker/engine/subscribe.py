@@ -18,7 +18,7 @@ from .queue import selective_consumers
 from .queue.queue import Queue
 from .queue.wildcard_queues import may_sleep
 from .recovery import reattach
-from .routing import addresses, declare, redelivery
+from .routing import addresses, declare, redelivery, returns
 from .state.awaiting_commit import WITHHELD, Held
 from .state.slot import Slot, progress
 
@@ -56,8 +56,8 @@ def _subscribe(slot: Slot, command: Subscribe, turn: Turn) -> None:
     if command.resume is not None:
         # All at once, however much it is: the client may hold any of these ids, and what it holds must be found
         # before anybody else is given it.
-        if queue.leaving is not None:
-            redelivery.come_back(slot, queue, turn, whole=True)  # it may name any of them
+        if queue.returning is not None:
+            returns.come_back(slot, queue, turn, whole=True)  # it may name any of them
         reattach.resume(slot, queue, consumer, command.resume, held, turn)
     slot.touched[queue] = None
     # One that comes again may find its queue made by its first try, which may not count yet.
@@ -134,12 +134,12 @@ def unsubscribe(slot: Slot, command: Unsubscribe, turn: Turn) -> None:
     if command.seq:
         # Behind the answers to what the consumer settled: an edge forgets the consumer with this one, and could not
         # tell the next leader of it when those have to be asked again.
-        slot.after(Done(command.session, command.seq), turn)
+        slot.behind_all(Done(command.session, command.seq), turn)
 
 
 def _ended_already(slot: Slot, command: Unsubscribe, why: str, turn: Turn) -> None:
     """To an edge that asks again that means: done. So not before its first try counts."""
-    slot.after(Refused(command.session, command.seq, Code.NO_SUCH_SUBSCRIPTION, why), turn)
+    slot.behind_all(Refused(command.session, command.seq, Code.NO_SUCH_SUBSCRIPTION, why), turn)
 
 
 def disconnect(slot: Slot, command: Disconnect, turn: Turn) -> None:

@@ -7,11 +7,15 @@ import logging
 
 import pytest
 
+from broker.engine import end_of_turn
+from broker.engine.queue.large_returns import ReturningSessions
+from broker.engine.routing import returns
 from broker.owner.transactions import large_commits, transact
 from tests.sim.seeds import parts, seeds
 from tests.sim.shard_history import History
 
 PER_TEST = 50
+WORDS = 200
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +58,27 @@ def test_also_when_each_commit_is_carried_out_in_pieces(monkeypatch):
         except BaseException as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
     assert len(begun) > 100, "what is refused at its first part, or known already, is one step all the same"
+
+
+def test_also_when_what_is_given_back_comes_back_bit_by_bit(monkeypatch):
+    """Else only much does: a history has no client that holds so many."""
+    monkeypatch.setattr(returns, "BACK", 1)
+    monkeypatch.setattr(returns, "LIGHT", 1)
+    for where in (returns, end_of_turn):
+        monkeypatch.setattr(where, "RETURNED", 3)
+        monkeypatch.setattr(where, "LEAST_RETURNED", 1)
+    words = []
+    begins = ReturningSessions.begins
+
+    def counted(sessions, returning):
+        if returning.session:
+            words.append(returning.left)
+        begins(sessions, returning)
+
+    monkeypatch.setattr(ReturningSessions, "begins", counted)
+    for seed in range(2000, 2000 + WORDS):
+        try:
+            History(seed).run()
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+    assert len(words) > WORDS // 2, "words of several messages were drawn"

@@ -5,8 +5,8 @@ not take everything is selective_dispatch.py's affair, how a run is dealt round_
 """
 
 # One dispatch of a queue, in its order, and what each step is there for:
-#     leaving    what an ended consumer held is not all back: nothing goes out, or younger messages would overtake it
-#                (I7)
+#     returning  what an ended consumer held, or a NACK gave back, is not all back: nothing goes out, or younger
+#                messages would overtake it (I7)
 #     returned   what came back in this turn goes to its places at the head, all at once
 #     recalls    bytes of messages that go to the head have to be read first: again nothing goes out
 #     tend       a queue with a kind brings itself in order (a replaced value must not be handed out)
@@ -31,7 +31,8 @@ from ..consumers.browsers import TURN_NS
 from ..consumers.consumer import Consumer
 from ..queue.latency import BOUNDS_MS
 from ..queue.queue import Queue
-from ..routing.redelivery import bring_back, come_back, expire
+from ..routing.redelivery import bring_back, expire
+from ..routing.returns import come_back
 from ..state import page_out
 from ..state.slot import EXPIRED, LEAST, PIECE, SWEEP_MS, Slot
 from . import costly_selectors, hand_outs, queue_policies, selective_dispatch
@@ -47,7 +48,7 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     if queue.browsers:
         slot.browsing[queue] = None
     # Put on `unfinished`, so the next turn goes on with it without anybody asking.
-    if queue.leaving is not None and not come_back(slot, queue, turn):
+    if queue.returning is not None and not come_back(slot, queue, turn):
         slot.unfinished[queue] = None
         return
     if queue.returned:

@@ -26,7 +26,8 @@ from ..queue.queue import Queue
 from ..recovery import already_settled
 from ..routing.addresses import delete, forget_consumer
 from ..routing.declare import abandoned
-from ..routing.redelivery import leave, nack, reject, unreadable
+from ..routing.redelivery import nack, reject, unreadable
+from ..routing.returns import acked, leave, settles_in_pieces
 from ..state.slot import Slot, progress
 
 _LENIENT: Final = (Outcome.RETURN, Outcome.UNREADABLE)
@@ -63,8 +64,11 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     queue.no_longer_delivering(count)
     if queue.pace is not None:
         queue.pace.settled(consumer, count)
-    become(slot, queue, taken, outcome, command.delay, turn)
     slot.touched[queue] = None
+    # Not of a transaction, whose parts happen together (its bound is engine.max_held_messages).
+    if command not in slot.approved and settles_in_pieces(slot, queue, taken, command):
+        return
+    become(slot, queue, taken, outcome, command.delay, turn)
     # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's.
     if command.seq and consumer.haunted and any([is_ghost(run) for run in taken.values()]):
         # Who asks again in the same epoch finds it settled, by its first try, which may not count yet.
@@ -76,12 +80,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
 def become(slot: Slot, queue: Queue, taken: Ledger, outcome: Outcome, delay: int, turn: Turn) -> None:
     """What becomes of messages that a consumer does not hold any more: at once, or when its transaction is decided."""
     if outcome is Outcome.ACK:
-        slot.counters.acked += len(taken)
-        if queue.latency is not None:
-            queue.latency.settled(taken.values(), turn.now)
-        # Where messages stay, an ACK gives back credit and nothing else.
-        if queue.kind is None or not queue.stays():
-            slot.settle_ids(queue, taken, turn)
+        acked(slot, queue, taken, turn)
     elif outcome is Outcome.NACK:
         nack(slot, queue, taken, delay, turn)
     elif outcome is Outcome.RETURN:

@@ -381,7 +381,7 @@ def _must_page(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
         return False
     # Otherwise every message beyond the limit would look through a queue that nobody takes from.
     hungry = queue.consumers or queue.kind is not None
-    if queue.count and queue.leaving is None and hungry and turn.may(slot.number):
+    if queue.count and queue.returning is None and hungry and turn.may(slot.number):
         dispatch(slot, queue, turn)
     # A single run larger than the limit still goes through memory when there is nothing else.
     if queue.nbytes + queue.gate.nbytes + run.nbytes <= slot.limit or not (queue.count or queue.gate.entries):

@@ -39,8 +39,8 @@ from ..messages.unloaded import Stub
 from .delayed import Delayed
 from .delivery_attempts import DeliveryAttempts
 from .due_times import Agenda
-from .ended_consumers import Leaving
 from .gate import CommitGate
+from .large_returns import LargeReturn
 from .latency import Latency
 from .page_store import PageStore
 from .policy_state import QueuePolicy
@@ -64,7 +64,7 @@ class Queue:
     out, handed             bytes, messages that consumers held when it was weighed last, and what they got since.
     weight                  what the account of the process has of it (weigh).
     returned                came back in this turn: at the head before anything is dispatched.
-    leaving                 what ended consumers held, as far as it is not back; None: nothing (redelivery.py).
+    returning               much that was given back at once and is not all back (large_returns.py); None: nothing.
     kind                    what it does beside first in, first out (policy_state.py); None: nothing.
     choice                  who may get which message (eligibility.py); None: everybody everything.
     far                     ready messages of which memory has only the number (match_buckets.py).
@@ -78,10 +78,10 @@ class Queue:
     __slots__ = (
         "address", "agenda", "auto_created", "browsers", "came", "choice", "consumers", "count", "declared", "delayed",
         "deleted", "delivering", "died", "durable", "expiry", "far", "filter", "gate", "handed", "hidden", "id",
-        "idle_since", "kind", "last", "latency", "leaving", "levels", "made_room", "maker", "moving", "name", "nbytes",
-        "out", "owed", "pace", "pages", "paused", "ready", "recurring", "restart", "returned", "routing", "selector",
-        "sent", "settings", "spilled", "start", "subscription", "swept", "tied", "tries", "usage", "watermark",
-        "weight",
+        "idle_since", "kind", "last", "latency", "levels", "made_room", "maker", "moving", "name", "nbytes",
+        "out", "owed", "pace", "pages", "paused", "ready", "recurring", "restart", "returned", "returning", "routing",
+        "selector", "sent", "settings", "spilled", "start", "subscription", "swept", "tied", "tries", "usage",
+        "watermark", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -132,7 +132,7 @@ class Queue:
         self.tries = DeliveryAttempts()
         self.out = self.handed = self.weight = 0
         self.returned: list[Run] = []
-        self.leaving: deque[Leaving] | None = None
+        self.returning: deque[LargeReturn] | None = None
         self.idle_since = 0
         self.agenda: Agenda | None = None
         self.kind: QueuePolicy | None = None
@@ -475,12 +475,12 @@ class Queue:
         """Nobody uses it since then."""
         self.idle_since = now
 
-    def leaves(self, messages: dict[int, Run], failed: bool) -> None:
-        """A consumer that held these has ended; until they are back, piece by piece, they still count as held."""
-        if self.leaving is None:
-            self.leaving = deque()
-        self.leaving.append(Leaving(messages, failed))
-        self.delivering += len(messages)
+    def begins_return(self, returning: LargeReturn) -> None:
+        """Much was given back; until it is back, piece by piece, it still counts as held."""
+        if self.returning is None:
+            self.returning = deque()
+        self.returning.append(returning)
+        self.delivering += returning.left
 
     def leaves_for(self, count: int) -> None:
         """So many are on their way to another address: neither ready nor held."""
@@ -526,13 +526,13 @@ class Queue:
         return self.last
 
     def all_back(self) -> None:
-        """Nothing is left of what consumers held that have ended."""
-        self.leaving = None
+        """Nothing is on its way back any more."""
+        self.returning = None
 
     def delivers_at_once(self) -> bool:
         """Would a new message be delivered at once."""
         # In front of the new one is something else: it would not be handed out at once, whoever is ready.
-        if self.count or self.pages.paging or self.returned or self.leaving is not None:
+        if self.count or self.pages.paging or self.returned or self.returning is not None:
             return False
         if self.kind is not None and self.kind.cursors is not None:
             return False

@@ -295,6 +295,8 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
         slot.budget.bury(list((consumer.ledger or {}).values()))
         turn.effects.append(ConsumerClosed(consumer.id, Reason.QUEUE_DELETED))
     queue.consumers.clear()
+    for returning in queue.returning or ():
+        slot.is_back(returning, turn)  # what it was about is gone for good
     why = Left.ENDED if queue.empty() else Left.PURGED
     slot.budget.bury([run for store in queue.stores() for run in store])
     unbind(slot, queue)

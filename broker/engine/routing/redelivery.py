@@ -42,7 +42,6 @@ from broker.core.spans import spans_of
 from broker.selector.heads import escaped
 
 from ..messages.runs import copy, pick, regroup
-from ..queue.ended_consumers import BACK
 from ..queue.queue import Queue
 from ..state.slot import Slot
 from . import advisories, dead_letter_queues
@@ -87,42 +86,6 @@ def give_back(
                     postpone(slot, queue, run, due)
             else:
                 queue.came_back(group)
-
-
-def leave(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn, failed: bool) -> None:
-    """A consumer that held these has ended, or the transaction that had acknowledged them: they come back, many of them
-    in pieces. Until all are back the queue hands out nothing (dispatch.py), or the younger ones would overtake them; so
-    for everybody else they are still held."""
-    # A few at once; a client that held 100,000 must not stop the slot by disconnecting.
-    if len(messages) <= BACK or queue.stays():
-        give_back(slot, queue, messages, None, turn, failed)
-        return
-    queue.leaves(messages, failed)
-    slot.touched[queue] = None
-
-
-def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool:
-    """The next piece, one a turn, or all of them. True: everything is back."""
-    while queue.leaving:
-        leaving = queue.leaving[0]
-        if not leaving.came(turn) and not whole:
-            return False  # dead letters have a turn look at their queue again
-        # In the order of the ledger, one piece a turn; what another consumer that ended later held comes behind.
-        piece = leaving.next_piece()
-        queue.no_longer_delivering(len(piece))
-        give_back(slot, queue, piece, None, turn, leaving.failed)
-        bring_back(queue)
-        if not leaving.left:
-            queue.leaving.popleft()
-        if queue.leaving and not whole:
-            queue.leaving[0].came(turn)
-            # It goes on with the next turn (`unfinished`): touched, this very turn would come again and again.
-            slot.touched.pop(queue, None)
-            slot.changed.mark(queue)
-            return False
-    queue.all_back()
-    slot.watch_idle(queue, turn.now)
-    return True
 
 
 def nack(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int, turn: Turn) -> None:

@@ -105,7 +105,7 @@ def _calm(queue: Queue) -> bool:
         return False
     return (
         queue.pages.fetching is None
-        and queue.leaving is None
+        and queue.returning is None
         and not queue.returned
         and queue.gate.entries == queue.gate.pages
     )

@@ -21,7 +21,7 @@ from operator import attrgetter
 
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
-from broker.core.effects import Done, Effect, Fetch, Turn
+from broker.core.effects import Done, Effect, Fetch, Refused, Turn
 from broker.core.memory import RUN
 from broker.core.message import DURABLE, TRANSIENT, Run
 from broker.core.records import Left, MetaRecord, SettleRecord
@@ -36,6 +36,7 @@ from ..messages.copies import WIDE, Copies
 from ..messages.id_cache import Ids
 from ..messages.runs import spans_of_runs
 from ..queue.filters import Seen
+from ..queue.large_returns import LargeReturn, ReturningSessions
 from ..queue.queue import Queue
 from ..queue.wildcard_queues import Patterns
 from .awaiting_commit import Held
@@ -65,6 +66,11 @@ MESSAGES = 1500
 """Messages handed out in one turn, likewise. A topic makes more of them than come in."""
 SHARE = 64
 """Of both, what a slot may whose turn comes when others have used that up."""
+RETURNED = 256
+"""Runs of large returns (large_returns.py) that come back in one turn, of all queues and slots together: each is cut,
+recorded and sorted in, or sent on as a dead letter, in some 10 µs."""
+LEAST_RETURNED = 4
+"""Of these, what a slot may whose turn comes when others have used that up."""
 EXPIRED = 250
 """Runs that leave by themselves in one turn, their time being over or their ring having no room: each is settled in
 some µs, or sent on in some more."""
@@ -91,6 +97,7 @@ class Slot:
     timed         queues that want ticks.    due   when (epoch ms), 0: none does.
     producers     what was taken from whom.
     inherited     queue id → `counts` of the queue, where there were some, as an earlier leader left them.
+    returning     what sessions have given back, or acknowledged, that is not all done (large_returns.py).
     prepared      parts of transactions that wait for a decision.    decisions   transactions coordinated here."""
 
     __slots__ = (
@@ -98,8 +105,8 @@ class Slot:
         "crashed_at", "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden",
         "inherited", "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held",
         "max_held_messages", "most", "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending",
-        "prepared", "pressed", "producers", "queues", "reserved", "rulebook", "seen", "sessions", "stop", "strangers",
-        "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
+        "prepared", "pressed", "producers", "queues", "reserved", "returning", "rulebook", "seen", "sessions", "stop",
+        "strangers", "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +127,7 @@ class Slot:
         self.subscriptions: dict[str, Queue] = {}
         self.consumers: dict[int, Consumer] = {}
         self.sessions: dict[int, list[int]] = {}
+        self.returning = ReturningSessions()
         self.patterns: Patterns | None = None
         self.pending: deque[Held] = deque()
         self.touched: dict[Queue, None] = {}
@@ -311,6 +319,18 @@ class Slot:
             self.barrier(effect, turn)
         else:
             turn.effects.append(effect)
+
+    def behind_all(self, effect: Done | Refused, turn: Turn) -> None:
+        """Tells `effect` when all that its session has asked for before counts: as after(), and behind what it gives
+        back that is not all back yet."""
+        if not self.returning.tells_later(effect.session, effect):
+            self.after(effect, turn)
+
+    def is_back(self, returning: LargeReturn, turn: Turn) -> None:
+        """All of it is, or its queue is gone: who waits for that is told when it is durable."""
+        for effect in self.returning.ends(returning):
+            self.barrier(effect, turn)
+        self.budget.bury(returning.over())
 
     def await_commit(self, entries: Sequence[tuple[Queue, Run, bool]], number: int, done: Done | None = None) -> None:
         """Runs that enter their queues (paged: the index) when turn `number` is durable; then `done` is told."""

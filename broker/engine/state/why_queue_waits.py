@@ -41,8 +41,8 @@ def _of_itself(slot: Slot, queue: Queue, now: int) -> list[str]:
     if kind is not None and settings.consumers_before_dispatch and not kind.begun:
         here, needed = len(queue.consumers), settings.consumers_before_dispatch
         told.append(f"It waits until {needed} consumers are there (consumers_before_dispatch); {here} are.")
-    if queue.leaving is not None:
-        told.append("What a consumer held that has ended is on its way back; it goes on by itself.")
+    if queue.returning is not None:
+        told.append("Much was given back, or acknowledged, at once: it is carried out bit by bit, by itself.")
     if queue.pages.recalls:
         told.append("Messages that were out before are read back from the disk first; it goes on by itself.")
     if queue.watermark.announced > queue.watermark.cleared and queue.watermark.asked:

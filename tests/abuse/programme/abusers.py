@@ -100,7 +100,7 @@ def consumers(target: Target) -> None:
         _listen(client, target)
 
 
-@abuser("edge.max_subscriptions; leaving in pieces (broker/engine/queue/ended_consumers.py)")
+@abuser("edge.max_subscriptions; leaving in pieces (broker/engine/queue/large_returns.py)")
 def comes_and_goes(target: Target) -> None:
     """1,000 consumers of 1,000 queues, all gone with their connection, again and again."""
     for turn in itertools.count():
@@ -225,7 +225,7 @@ def wide_commits(target: Target) -> None:
             client.ask("COMMIT", {"transaction": "t"})
 
 
-@abuser("edge.consumer_window_messages; given back in pieces (broker/engine/queue/ended_consumers.py)")
+@abuser("edge.consumer_window_messages; given back in pieces (broker/engine/queue/large_returns.py)")
 def give_backs(target: Target) -> None:
     """Takes 50,000 messages, acknowledges none, goes; again and again."""
     with target.joined() as client:
@@ -263,6 +263,19 @@ def nacks(target: Target) -> None:
             taken = _taken(client, "/queue/nacked", 20, "client-individual")
             client.raw(b"".join(build("NACK", {"id": frame["ack"]}) for frame in taken))
             client.sync()
+
+
+@abuser("pieces of what one NACK gives back (broker/engine/queue/large_returns.py)")
+def whole_windows(target: Target) -> None:
+    """Holds 100,000 messages, gives all of them back by one NACK, and acknowledges them by one ACK, again and again."""
+    with target.joined() as client, target.joined() as sender:
+        client.subscribe("/queue/whole", ack="client", prefetch_count=100 * THOUSAND)
+        while target.time_left() > 0:
+            _fill(sender, "/queue/whole", 100)
+            for verdict in ("NACK", "ACK"):
+                for _ in range(100 * THOUSAND):
+                    last = client.read()
+                client.settle(verdict, last)
 
 
 @abuser("engine.max_held_messages")

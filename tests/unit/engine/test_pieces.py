@@ -9,8 +9,8 @@ from broker.core.commands import Act, Hold, Manage, Publish, Settle
 from broker.core.effects import Deliver
 from broker.engine.consumers.consumer import Consumer
 from broker.engine.dispatch.selective_dispatch import PIECE_NS
-from broker.engine.queue.ended_consumers import BACK
-from broker.engine.routing import redelivery
+from broker.engine.queue.large_returns import BACK
+from broker.engine.routing import returns
 from broker.engine.state.slot import LEAST, PIECE
 from broker.selector import compile
 from broker.selector.index import ASKED, BRIEF, Index
@@ -313,13 +313,13 @@ def test_what_an_aborted_transaction_had_acknowledged_comes_back_in_pieces(monke
     assert len(sent) == 6000
     world.do(Hold(7, 1, 0, 1, [sent[-1]]))
     at_once = []
-    give_back = redelivery.give_back
+    give_back = returns.give_back
 
     def counted(slot, queue, messages, *more, **options):
         at_once.append(len(messages))
         give_back(slot, queue, messages, *more, **options)
 
-    monkeypatch.setattr(redelivery, "give_back", counted)
+    monkeypatch.setattr(returns, "give_back", counted)
     world.in_pieces = True
     again = [world.do(Settle(7, 1, 0, 1, [sent[-1]], Outcome.RETURN)), *rest(world)]
     assert sum(at_once) == 6000 and max(at_once) <= BACK * 32

@@ -1,0 +1,126 @@
+"""Much that consumers give back, or acknowledge, at once, and what becomes of it piece by piece: what a consumer held
+that has ended, what one ACK or NACK is about.
+
+Rule: in the order in which it was handed out; how it goes on with each message is decided in routing/returns.py.
+Nobody's commands wait meanwhile: what it is about is in no ledger any more, and who waits for that is told later.
+"""
+
+# Example. Consumer 7 of session 2 holds 100,000 messages of a, and says NACK of the last one (seq 5), SEND (seq 6),
+# UNSUBSCRIBE (seq 7) in one read. Done 6 is told as ever. The NACK was carried out when it came: 7 holds nothing, and
+# a hands out nothing before all is back. 64 runs come back in this turn, 64 in the next one, … with the last ones
+# Done 5, and Done 7 behind it, wait for the log. Had the owner died before: nobody was told anything, what had not come
+# back yet is in the log as handed out, and comes again.
+
+from __future__ import annotations
+
+from broker.core.address import Outcome
+from broker.core.effects import Done, Effect, Turn
+from broker.core.message import Run
+
+BACK = 64
+"""Runs that come back in one turn, or _LONG times as many messages of long ones: a client may hold as many as it likes,
+and give all of them back with one frame, or by going."""
+_LONG = 32
+LIGHT = BACK * _LONG
+"""Messages that are settled for good in one turn, however short their runs."""
+
+
+class LargeReturn:
+    """What comes back, as far as it is not back yet.
+
+    outcome, delay   what becomes of it: RETURN, REJECT, ACK, or NACK with its delay.
+    light     it is settled for good, and nothing else.
+    failed    whether that was an attempt in vain.
+    session   who is told of its end; 0: nobody.    answer   what it is told.
+    behind    what else it is told then.    turn   the last one in which some came."""
+
+    __slots__ = (
+        "_items", "_messages", "answer", "behind", "delay", "failed", "left", "light", "outcome", "session", "turn",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        messages: dict[int, Run],
+        failed: bool,
+        outcome: Outcome = Outcome.RETURN,
+        light: bool = False,
+        delay: int | None = None,
+        session: int = 0,
+        answer: Done | None = None,
+    ) -> None:
+        self._messages = messages  # nobody else knows these
+        self._items = iter(messages.items())
+        self.left = len(messages)
+        self.failed = failed
+        self.outcome = outcome
+        self.light = light
+        self.delay = delay
+        self.session = session
+        self.answer = answer
+        self.behind: list[Effect] = []
+        self.turn: Turn | None = None
+
+    def came(self, turn: Turn) -> bool:
+        """A piece comes back in this turn. False: one has already."""
+        if self.turn is turn:
+            return False
+        # The Turn itself, not its number: one queue may be dispatched several times in a turn, and gets one piece.
+        self.turn = turn
+        return True
+
+    def next_piece(self, most: int = BACK) -> tuple[dict[int, Run], int]:
+        """The next piece, and so many runs it is counted as: `most`, or a little more."""
+        piece: dict[int, Run] = {}
+        runs, last = 0, None
+        for i, run in self._items:
+            piece[i] = run
+            # Runs as they are handed out are neighbours in a ledger: a change of run is a run to be cut and sorted
+            # in, or sent on.
+            if run is not last and not self.light:
+                runs += 1
+                last = run
+            if runs + len(piece) // _LONG >= most:
+                break
+        self.left -= len(piece)
+        return piece, runs + len(piece) // _LONG
+
+    def over(self) -> list[Run]:
+        """It is all back. Returns what it was about."""
+        messages, self._messages, self._items = self._messages, {}, iter(())
+        return list(messages.values())
+
+
+class ReturningSessions:
+    """By session, what it gives back that is not all back: who waits for that, and waits no more."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self) -> None:
+        self._of: dict[int, list[LargeReturn]] = {}
+
+    def begins(self, returning: LargeReturn) -> None:
+        """Its session gives that back."""
+        if returning.session:
+            self._of.setdefault(returning.session, []).append(returning)
+
+    def tells_later(self, session: int, effect: Effect) -> bool:
+        """The effect stands for all that its session has asked for: it is told behind that. False: now, for all of it
+        is back."""
+        if session not in self._of:
+            return False
+        self._of[session][-1].behind.append(effect)
+        return True
+
+    def ends(self, returning: LargeReturn) -> list[Effect]:
+        """It is all back, or its queue is gone. What may be told when that is in the log."""
+        told: list[Effect] = [] if returning.answer is None else [returning.answer]
+        known = self._of.get(returning.session)
+        if known is None:
+            return told
+        known.remove(returning)
+        if known:
+            # The last one, which mostly ends last: nothing is passed on twice then.
+            known[-1].behind += returning.behind
+            return told
+        del self._of[returning.session]
+        return told + returning.behind

@@ -1,0 +1,104 @@
+"""Much that consumers give back, or acknowledge, at once: piece by piece, one in each turn of its queue.
+
+Rule: until all of it is back its queue hands out nothing, or younger messages would overtake it; nobody's commands
+wait. What becomes of a piece is what would have become of all of it (redelivery.py). A transaction's parts are not for
+here: they happen together, and are bounded (engine.max_held_messages).
+"""
+
+# Example: queue/large_returns.py has one.
+
+from __future__ import annotations
+
+from broker.core.address import Outcome
+from broker.core.commands import Settle
+from broker.core.effects import Done, Turn
+from broker.core.records import Left
+
+from ..consumers.consumer import Ledger
+from ..queue.large_returns import BACK, LIGHT, LargeReturn
+from ..queue.queue import Queue
+from ..state.slot import LEAST_RETURNED, RETURNED, Slot
+from .redelivery import bring_back, give_back, reject
+
+
+def leave(slot: Slot, queue: Queue, messages: Ledger, turn: Turn, failed: bool) -> None:
+    """A consumer that held these has ended, or the transaction that had acknowledged them: they come back. Until then
+    they are still held, for everybody else. failed: see give_back()."""
+    # A few at once; a client that held 100,000 must not stop the slot by disconnecting.
+    if len(messages) <= BACK or queue.stays():
+        give_back(slot, queue, messages, None, turn, failed)
+    else:
+        _begin(slot, queue, LargeReturn(messages, failed))
+
+
+def settles_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settle) -> bool:
+    """The same for what one ACK, NACK or REJECT is about, if it is much: its session is told when all of it has
+    happened. False: it is not, and nothing has been done."""
+    outcome, count = command.outcome, len(messages)
+    if count <= BACK or queue.stays():
+        return False
+    if outcome not in (Outcome.ACK, Outcome.NACK, Outcome.REJECT):
+        return False
+    # Settled for good, and nothing else: a record of the log for all of a piece.
+    light = outcome is Outcome.ACK or (outcome is Outcome.NACK and queue.settings.nack_policy == "discard")
+    if light and count <= LIGHT:
+        return False
+    if outcome is not Outcome.ACK:
+        slot.counters.add("nacked", count)
+    answer = Done(command.session, command.seq) if command.seq else None
+    delay = max(command.delay, -1)
+    _begin(slot, queue, LargeReturn(messages, True, outcome, light, delay, command.session, answer))
+    return True
+
+
+def _begin(slot: Slot, queue: Queue, returning: LargeReturn) -> None:
+    queue.begins_return(returning)
+    slot.returning.begins(returning)
+    slot.touched[queue] = None
+
+
+def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool:
+    """The next piece, one a turn, or all of them. True: everything is back."""
+    while queue.returning:
+        returning = queue.returning[0]
+        if not returning.came(turn) and not whole:
+            return False  # dead letters have a turn look at their queue again
+        # In the order of the ledger, one piece a turn; what was given back later comes behind.
+        _piece(slot, queue, returning, turn)
+        bring_back(queue)
+        if not returning.left:
+            queue.returning.popleft()
+            slot.is_back(returning, turn)
+        if queue.returning and not whole:
+            queue.returning[0].came(turn)
+            # It goes on with the next turn (`unfinished`): touched, this very turn would come again and again.
+            slot.touched.pop(queue, None)
+            slot.changed.mark(queue)
+            return False
+    queue.all_back()
+    slot.watch_idle(queue, turn.now)
+    return True
+
+
+def _piece(slot: Slot, queue: Queue, returning: LargeReturn, turn: Turn) -> None:
+    piece, runs = returning.next_piece(BACK if turn.returned < RETURNED else LEAST_RETURNED)
+    turn.returns(runs)
+    queue.no_longer_delivering(len(piece))
+    if returning.outcome is Outcome.ACK:
+        acked(slot, queue, piece, turn)
+    elif returning.outcome is Outcome.REJECT:
+        reject(slot, queue, piece, turn)
+    elif returning.light:
+        slot.settle_ids(queue, piece, turn, Left.DISCARDED)
+    else:
+        give_back(slot, queue, piece, returning.delay, turn, returning.failed)
+
+
+def acked(slot: Slot, queue: Queue, messages: Ledger, turn: Turn) -> None:
+    """These are consumed."""
+    slot.counters.acked += len(messages)
+    if queue.latency is not None:
+        queue.latency.settled(messages.values(), turn.now)
+    # Where messages stay, an ACK gives back credit and nothing else.
+    if queue.kind is None or not queue.stays():
+        slot.settle_ids(queue, messages, turn)

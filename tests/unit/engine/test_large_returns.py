@@ -1,0 +1,57 @@
+"""What is given back at once comes back in pieces; who waits for it is told when it is all back."""
+
+from __future__ import annotations
+
+from broker.core.address import Outcome
+from broker.core.effects import Done, Turn
+from broker.core.message import Run
+from broker.engine.queue.large_returns import BACK, LargeReturn, ReturningSessions
+
+from .world import run_of
+
+
+def held(count: int) -> dict[int, Run]:
+    return {i: run_of(b"x") for i in range(1, count + 1)}
+
+
+def test_pieces_are_bounded_and_together_all_of_it_in_order():
+    returning = LargeReturn(held(BACK * 2 + 5), failed=False)
+    pieces = []
+    while returning.left:
+        pieces.append(returning.next_piece()[0])
+    assert max(map(len, pieces)) <= BACK
+    assert [i for piece in pieces for i in piece] == list(range(1, BACK * 2 + 6))
+
+
+def test_a_piece_may_be_smaller_and_says_what_it_counts_as():
+    returning = LargeReturn(held(BACK), failed=False)
+    piece, runs = returning.next_piece(4)
+    assert len(piece) == runs == 4 and returning.left == BACK - 4
+
+
+def test_one_piece_a_turn():
+    returning = LargeReturn(held(3), failed=True)
+    turn, another = Turn(1, 0), Turn(2, 0)
+    assert returning.came(turn)
+    assert not returning.came(turn)
+    assert returning.came(another)
+
+
+def test_who_waits_for_a_session_waits_for_all_that_it_gives_back():
+    sessions, answer = ReturningSessions(), Done(7, 1)
+    one, other = (LargeReturn(held(1), True, Outcome.NACK, False, -1, 7, answer) for _ in range(2))
+    sessions.begins(one)
+    sessions.begins(other)
+    assert not sessions.tells_later(8, Done(8, 1)), "another session"
+    behind = Done(7, 2)
+    assert sessions.tells_later(7, behind)
+    assert sessions.ends(other) == [answer], "the first is not back yet"
+    assert sessions.ends(one) == [answer, behind]
+    assert not sessions.tells_later(7, behind)
+
+
+def test_what_a_consumer_held_that_has_ended_has_nobody_who_waits():
+    sessions = ReturningSessions()
+    returning = LargeReturn(held(1), False)
+    sessions.begins(returning)
+    assert not sessions.tells_later(0, Done(0, 1)) and sessions.ends(returning) == []
