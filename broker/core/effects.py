@@ -120,9 +120,10 @@ class Move:
     to      name of one queue of the address, or None for `routing`.
     why     how they leave `queue` (core.records.Left).
     create  may what is not there be made for it (core.creation.Creation).
-    then    published in `slot` in the same group, if `queue` is still there: it takes their place; None: nothing."""
+    then    published in `slot` in the same group, if `queue` is still there: it takes their place; None: nothing.
+    heard   called when that has happened, or has to wait, for whoever is to be told then; None: nobody is."""
 
-    __slots__ = ("address", "create", "ids", "queue", "routing", "run", "slot", "then", "to", "why")
+    __slots__ = ("address", "create", "heard", "ids", "queue", "routing", "run", "slot", "then", "to", "why")
 
     def __init__(
         self,
@@ -147,6 +148,17 @@ class Move:
         self.run = run
         self.create = create
         self.then = then
+        self.heard: Callable[[Turn], None] | None = None
+
+    def is_heard_by(self, heard: Callable[[Turn], None]) -> None:
+        """Somebody is told when it has happened."""
+        self.heard = heard
+
+    def ends(self, turn: Turn) -> None:
+        """It has happened, in what this turn writes, or has to wait: nobody is told a second time."""
+        heard, self.heard = self.heard, None
+        if heard is not None:
+            heard(turn)
 
     def by_type(self) -> None:
         """Its address is of another type than it says."""

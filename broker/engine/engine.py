@@ -336,6 +336,12 @@ class Engine:
         self.changes += 1
         redelivery.moved(self._slot, move, turn)
         recurring.moved(self._slot, move, turn)
+        move.ends(turn)
+
+    @stated
+    def waits(self, move: Move, turn: Turn) -> None:
+        """Nobody takes the run of `move` now; it is tried again, for as long as it takes: no client waits for that."""
+        move.ends(turn)
 
     def release(self, number: int, turn: Turn) -> None:
         """Every record of turns <= number is durable."""

@@ -27,7 +27,7 @@ from ..recovery import already_settled
 from ..routing.addresses import delete, forget_consumer
 from ..routing.declare import abandoned
 from ..routing.redelivery import nack, reject, unreadable
-from ..routing.returns import acked, leave, settles_in_pieces
+from ..routing.returns import acked, leave, settles_in_pieces, told_when_moved
 from ..state.slot import Slot, progress
 
 _LENIENT: Final = (Outcome.RETURN, Outcome.UNREADABLE)
@@ -68,7 +68,11 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     # Not of a transaction, whose parts happen together (its bound is engine.max_held_messages).
     if command not in slot.approved and settles_in_pieces(slot, queue, taken, command):
         return
+    first = len(turn.moves)
     become(slot, queue, taken, outcome, command.delay, turn)
+    if len(turn.moves) > first:
+        told_when_moved(slot, command, first, turn)
+        return
     # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's.
     if command.seq and consumer.haunted and any([is_ghost(run) for run in taken.values()]):
         # Who asks again in the same epoch finds it settled, by its first try, which may not count yet.

@@ -31,11 +31,13 @@ class LargeReturn:
     outcome, delay   what becomes of it: RETURN, REJECT, ACK, or NACK with its delay.
     light     it is settled for good, and nothing else.
     failed    whether that was an attempt in vain.
+    moving    dead letters that are on their way to their address.
     session   who is told of its end; 0: nobody.    answer   what it is told.
     behind    what else it is told then.    turn   the last one in which some came."""
 
     __slots__ = (
-        "_items", "_messages", "answer", "behind", "delay", "failed", "left", "light", "outcome", "session", "turn",
+        "_items", "_messages", "answer", "behind", "delay", "failed", "left", "light", "moving", "outcome",
+        "session", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +53,7 @@ class LargeReturn:
         self._messages = messages  # nobody else knows these
         self._items = iter(messages.items())
         self.left = len(messages)
+        self.moving = 0
         self.failed = failed
         self.outcome = outcome
         self.light = light
@@ -83,6 +86,15 @@ class LargeReturn:
                 break
         self.left -= len(piece)
         return piece, runs + len(piece) // _LONG
+
+    def sends_on(self, moves: int) -> None:
+        """So many dead letters come of it."""
+        self.moving += moves
+
+    def is_there(self) -> bool:
+        """One of them is. Was it the last thing to happen."""
+        self.moving -= 1
+        return not (self.moving or self.left)
 
     def over(self) -> list[Run]:
         """It is all back. Returns what it was about."""

@@ -9,6 +9,8 @@ here: they happen together, and are bounded (engine.max_held_messages).
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker.core.address import Outcome
 from broker.core.commands import Settle
 from broker.core.effects import Done, Turn
@@ -51,6 +53,29 @@ def settles_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settl
     return True
 
 
+def told_when_moved(slot: Slot, command: Settle, first: int, turn: Turn) -> None:
+    """Of what is settled became the moves of this turn from `first` on: its session is told when they have happened.
+    Told before, it would be no truth where the owner dies before another one has them."""
+    answer = Done(command.session, command.seq) if command.seq else None
+    returning = LargeReturn({}, True, command.outcome, session=command.session, answer=answer)
+    slot.returning.begins(returning)
+    _send_on(slot, returning, first, turn)
+
+
+def _send_on(slot: Slot, returning: LargeReturn, first: int, turn: Turn) -> None:
+    """Moves from `first` on come of it."""
+    moves = turn.moves[first:]
+    returning.sends_on(len(moves))
+    heard = partial(_heard, slot, returning)
+    for move in moves:
+        move.is_heard_by(heard)
+
+
+def _heard(slot: Slot, returning: LargeReturn, turn: Turn) -> None:
+    if returning.is_there():
+        slot.is_back(returning, turn)
+
+
 def _begin(slot: Slot, queue: Queue, returning: LargeReturn) -> None:
     queue.begins_return(returning)
     slot.returning.begins(returning)
@@ -64,11 +89,15 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
         if not returning.came(turn) and not whole:
             return False  # dead letters have a turn look at their queue again
         # In the order of the ledger, one piece a turn; what was given back later comes behind.
+        first = len(turn.moves)
         _piece(slot, queue, returning, turn)
+        if returning.session and len(turn.moves) > first:
+            _send_on(slot, returning, first, turn)
         bring_back(queue)
         if not returning.left:
             queue.returning.popleft()
-            slot.is_back(returning, turn)
+            if not returning.moving:
+                slot.is_back(returning, turn)
         if queue.returning and not whole:
             queue.returning[0].came(turn)
             # It goes on with the next turn (`unfinished`): touched, this very turn would come again and again.

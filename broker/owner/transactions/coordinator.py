@@ -57,6 +57,8 @@ RETRY_S = 1.0
 """How soon what could not be asked is asked again, and how often prepared transactions are looked at."""
 LAST_RETRY_S = 30.0
 """The same for a message on its way to another address, after some tries: a large body is read again each time."""
+ANSWERED_S = 8 * RETRY_S
+"""After a try that came so late behind the one before, who rejected a message is answered, though it still waits."""
 SESSION = 1
 """This process asks under this number at its own port."""
 PASSING = (Code.OWNER_UNAVAILABLE, Code.OWNER_STOPPED, Code.OWNER_MOVED, Code.DISK_FULL)
@@ -216,6 +218,7 @@ class Coordinator:
                 level = logging.WARNING if carry.unread and patience == RETRY_S else logging.INFO
                 log.log(level, "a large dead letter for %s waits: %s", move.address, why)
                 following = min(2 * patience, LAST_RETRY_S) if carry.unread else RETRY_S
+                self._waits(engine, move)
                 self._later(patience, partial(self._carry, engine, move, slot, following))
             elif not self._leads(engine):
                 carry.drop()  # nobody will publish it
@@ -227,6 +230,11 @@ class Coordinator:
                 self._move(engine, move, slot, run, patience)
 
         carry = Carry(self._open_body(move.slot, blob), partial(self._new_body, slot), carried)
+
+    def _waits(self, engine: Engine, move: Move) -> None:
+        """Who rejected it is answered now."""
+        if move.heard is not None:
+            self._in_turn(engine, lambda turn: engine.waits(move, turn))
 
     def _move(self, engine: Engine, move: Move, slot: int, run: Run, patience: float) -> None:
         """What nobody takes now waits where it is, and is tried ever more rarely."""
@@ -242,6 +250,9 @@ class Coordinator:
                 log.log(
                     level, "messages for %s wait, and are tried again: %s", move.address, why.detail or why.code.text
                 )
+                # An owner that is away has a successor in a few seconds; who waits for room may wait for days.
+                if why.code in (Code.ADDRESS_FULL, Code.DISK_FULL) or patience >= ANSWERED_S:
+                    self._waits(engine, move)
                 self._later(patience, partial(self._carry, engine, move, slot, min(2 * patience, LAST_RETRY_S)))
                 return
             if why.code is Code.ROUTING_MISMATCH and move.to is not None and move.routing is not Routing.UNSET:

@@ -7,7 +7,7 @@ import pytest
 
 from broker.core.address import Outcome
 from broker.core.commands import Barrier, Decide, Prepare, Publish, Settle, Unsubscribe
-from broker.core.effects import Done, Refused
+from broker.core.effects import Done, Refused, Turn
 from broker.core.records import MetaRecord
 from broker.engine.queue.large_returns import BACK, LIGHT
 from broker.engine.routing.addresses import delete
@@ -255,3 +255,34 @@ def test_auto_has_nothing_to_give_back_by_a_word():
     world = World()
     world.publish("q", b"a")
     assert ids(world.subscribe(1, ack=AUTO)) != []
+
+
+@pytest.mark.parametrize("many", [1, MANY])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_reject_is_answered_when_its_dead_letters_are_where_they_go(many, waits):
+    """In a cluster another owner has them: one that died before that told success, and all of them came again."""
+    world = holding(many, dead_letter_address="dead")
+    slot = world.engine.shown
+    turn = world.turn()
+    world.engine.handle(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT), turn)
+    world.engine.handle(Barrier(7, 1, 6), turn)
+    world.engine.flush(turn)
+    moves, effects, number = turn.take_moves(), list(turn.effects), 1
+    while world.engine.unfinished:
+        number += 1
+        more = Turn(world.now, number)
+        world.engine.flush(more)
+        moves += more.take_moves()
+        effects += more.effects
+    released = Turn(world.now, number + 1)
+    world.engine.release(number, released)
+    assert done(effects + released.effects) == [] and sum(len(move.ids) for move in moves) == many
+    later = Turn(world.now, number + 2)
+    for at, move in enumerate(moves):
+        assert slot.returning.tells_later(1, Done(1, 100 + at)), f"{at} of {len(moves)} are there"
+        (world.engine.waits if waits and at == 0 else world.engine.moved)(move, later)
+    assert done(later.effects) == [], "not in the log yet"
+    end = Turn(world.now, number + 3)
+    world.engine.release(number + 2, end)
+    assert done(end.effects)[:2] == [5, 6] and len(done(end.effects)) == 2 + len(moves)
+    world.engine.moved(moves[0], Turn(world.now, number + 4))  # one that waited: nobody is told again

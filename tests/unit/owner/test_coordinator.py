@@ -374,6 +374,25 @@ def test_a_dead_letter_is_tried_again_while_nobody_serves_its_address(world):
     assert "decided" in world.kinds()
 
 
+@pytest.mark.parametrize(
+    "code, tries", [(Code.ADDRESS_FULL, 1), (Code.DISK_FULL, 1), (Code.OWNER_UNAVAILABLE, 4), (Code.OWNER_MOVED, 4)]
+)
+def test_who_rejected_it_does_not_wait_for_room_and_for_an_owner_some_seconds(world, code, tries):
+    heard = []
+    run = Run(range(1, 2), b"", [b"m"], 1, DURABLE)
+    move = Move(HERE, 1, range(1, 2), "DLQ", run)
+    move.is_heard_by(lambda turn: heard.append(turn))
+    world.coordinator.move(move, THERE)
+    asked = 0
+    while not heard:
+        asked += 1
+        world.answer(Prepare, code=code)
+        world.wait()
+    assert asked == tries
+    world.answer(Prepare)
+    assert "decided" in world.kinds() and len(heard) == 1
+
+
 @pytest.mark.parametrize("code", [Code.ADDRESS_FULL, Code.DISK_FULL])
 def test_what_nobody_takes_is_tried_ever_more_rarely_and_told(world, code, caplog):
     """It was tried each second, for ever, without a word."""
