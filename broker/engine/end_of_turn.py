@@ -26,6 +26,7 @@ from .dispatch.dispatch import browse, dispatch
 from .publishing import prepared, recurring
 from .queue.queue import Queue
 from .routing import forwarding, kept_messages, retroactive
+from .routing.returns import come_back
 from .state.slot import EFFECTS, LEAST_RETURNED, MESSAGES, QUEUES, RETURNED, SHARE, Slot
 
 
@@ -60,7 +61,9 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
             left -= 1
             if waited is not None:
                 changed.mark(queue)  # it may have waited since an earlier turn
-            if not queue.deleted:
+            if queue.returning is not None and turn.returned >= back:
+                rest[queue] = None  # first of the next turn, before those that have had a piece
+            elif not queue.deleted:
                 if queue.hidden or queue.recurring is not None:
                     _arrived(slot, queue, turn)
                 else:
@@ -69,7 +72,9 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
                 here = queue.count or queue.delivering or queue.gate.entries or queue.delayed.runs or queue.tries.counts
                 if here or queue.pages.index.size or queue.handed or queue.weight:
                     queue.weigh(slot.budget.memory)
-            if left <= 0 or counters.delivered >= most or len(told) >= enough or turn.returned >= back:
+            elif queue.returning is not None and not come_back(slot, queue, turn):
+                slot.unfinished[queue] = None  # dead letters of a queue that is gone
+            if left <= 0 or counters.delivered >= most or len(told) >= enough:
                 spent = True
                 # What the iterator has not come to: this is the only walk over what waits, and it is over what was
                 # touched in this turn.

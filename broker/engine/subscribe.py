@@ -56,7 +56,7 @@ def _subscribe(slot: Slot, command: Subscribe, turn: Turn) -> None:
     if command.resume is not None:
         # All at once, however much it is: the client may hold any of these ids, and what it holds must be found
         # before anybody else is given it.
-        if queue.returning is not None:
+        if queue.returning is not None and (command.resume.held or command.resume.taken):
             returns.come_back(slot, queue, turn, whole=True)  # it may name any of them
         reattach.resume(slot, queue, consumer, command.resume, held, turn)
     slot.touched[queue] = None

@@ -32,7 +32,7 @@ from ..consumers.consumer import Consumer
 from ..queue.latency import BOUNDS_MS
 from ..queue.queue import Queue
 from ..routing.redelivery import bring_back, expire
-from ..routing.returns import come_back
+from ..routing.returns import come_back, holds_up
 from ..state import page_out
 from ..state.slot import EXPIRED, LEAST, PIECE, SWEEP_MS, Slot
 from . import costly_selectors, hand_outs, queue_policies, selective_dispatch
@@ -50,7 +50,9 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     # Put on `unfinished`, so the next turn goes on with it without anybody asking.
     if queue.returning is not None and not come_back(slot, queue, turn):
         slot.unfinished[queue] = None
-        return
+        if holds_up(queue):
+            _keep_bounds(slot, queue, turn)
+            return
     if queue.returned:
         bring_back(queue)
     if queue.pages.recalls:
@@ -96,6 +98,15 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
             slot.watch_expiry(queue)
     if queue.pages.paging and queue.pages.fetching is None and _wanted(slot, queue, turn):
         fetch(slot, queue, turn)
+
+
+def _keep_bounds(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """What a queue does that may hand out nothing now: it gets no longer than it may."""
+    if queue.kind is not None:
+        queue_policies.tend(slot, queue, queue.kind, turn)
+        queue_policies.trim(slot, queue, queue.kind, turn)
+    if queue.expiry and queue.expiry <= turn.now and queue.swept + SWEEP_MS <= turn.now:
+        sweep(slot, queue, turn)
 
 
 def _time(slot: Slot, queue: Queue, turn: Turn, told: int) -> None:

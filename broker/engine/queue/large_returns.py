@@ -13,6 +13,11 @@ Nobody's commands wait meanwhile: what it is about is in no ledger any more, and
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
 from broker.core.address import Outcome
 from broker.core.effects import Done, Effect, Turn
 from broker.core.message import Run
@@ -21,23 +26,26 @@ BACK = 64
 """Runs that come back in one turn, or _LONG times as many messages of long ones: a client may hold as many as it likes,
 and give all of them back with one frame, or by going."""
 _LONG = 32
-LIGHT = BACK * _LONG
-"""Messages that are settled for good in one turn, however short their runs."""
+_SHORT = 128
+LIGHT = BACK * _SHORT
+"""Messages that are settled for good in one turn, however short their runs: a tenth of what it takes to bring back."""
+WHOLE: Final = 1 << 40
+"""A piece that is all of it."""
 
 
 class LargeReturn:
     """What comes back, as far as it is not back yet.
 
     outcome, delay   what becomes of it: RETURN, REJECT, ACK, or NACK with its delay.
-    light     it is settled for good, and nothing else.
+    light     it is settled for good, and nothing else: what is handed out meanwhile overtakes nothing.
     failed    whether that was an attempt in vain.
     moving    dead letters that are on their way to their address.
     session   who is told of its end; 0: nobody.    answer   what it is told.
-    behind    what else it is told then.    turn   the last one in which some came."""
+    behind    what else it is told then: (which return was its last when it asked, what).
+    number    of those that sessions have begun in the slot.    turn   the last one in which some came."""
 
     __slots__ = (
-        "_items", "_messages", "answer", "behind", "delay", "failed", "left", "light", "moving", "outcome",
-        "session", "turn",
+        "_messages", "answer", "behind", "delay", "failed", "light", "moving", "number", "outcome", "session", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -51,17 +59,37 @@ class LargeReturn:
         answer: Done | None = None,
     ) -> None:
         self._messages = messages  # nobody else knows these
-        self._items = iter(messages.items())
-        self.left = len(messages)
-        self.moving = 0
+        self.moving = self.number = 0
         self.failed = failed
         self.outcome = outcome
         self.light = light
         self.delay = delay
         self.session = session
         self.answer = answer
-        self.behind: list[Effect] = []
+        self.behind: list[tuple[int, Effect]] = []
         self.turn: Turn | None = None
+
+    @property
+    def left(self) -> int:
+        """Messages that are not back."""
+        return len(self._messages)
+
+    def looking(self) -> Iterator[tuple[int, Run]]:
+        """These."""
+        return iter(self._messages.items())
+
+    def found(self, ids: set[int]) -> list[tuple[int, Run]]:
+        """Which of these are not back."""
+        return [(i, self._messages[i]) for i in ids & self._messages.keys()]
+
+    def without(self, messages: Iterable[int]) -> None:
+        """Something else becomes of these."""
+        for i in messages:
+            del self._messages[i]
+
+    def numbered(self, number: int) -> None:
+        """Its session has begun it, as the so-manieth."""
+        self.number = number
 
     def came(self, turn: Turn) -> bool:
         """A piece comes back in this turn. False: one has already."""
@@ -71,21 +99,33 @@ class LargeReturn:
         self.turn = turn
         return True
 
-    def next_piece(self, most: int = BACK) -> tuple[dict[int, Run], int]:
-        """The next piece, and so many runs it is counted as: `most`, or a little more."""
+    def take(self, most: int = BACK) -> tuple[dict[int, Run], int]:
+        """Takes the next piece out, which counts as so many runs: `most`, or a little more."""
         piece: dict[int, Run] = {}
+        if self.light:
+            piece = dict(islice(self._messages.items(), most * _SHORT))
+            cost = len(piece) // _SHORT
+        else:
+            cost = self._next(piece, most)
+        if len(piece) == len(self._messages):
+            self._messages = {}
+        else:
+            # From the front of a dict: to pass those that are gone costs a nanosecond each.
+            for i in piece:
+                del self._messages[i]
+        return piece, cost
+
+    def _next(self, piece: dict[int, Run], most: int) -> int:
         runs, last = 0, None
-        for i, run in self._items:
+        for i, run in self._messages.items():
             piece[i] = run
             # Runs as they are handed out are neighbours in a ledger: a change of run is a run to be cut and sorted
             # in, or sent on.
-            if run is not last and not self.light:
-                runs += 1
-                last = run
+            runs += run is not last
+            last = run
             if runs + len(piece) // _LONG >= most:
                 break
-        self.left -= len(piece)
-        return piece, runs + len(piece) // _LONG
+        return runs + len(piece) // _LONG
 
     def sends_on(self, moves: int) -> None:
         """So many dead letters come of it."""
@@ -94,25 +134,24 @@ class LargeReturn:
     def is_there(self) -> bool:
         """One of them is. Was it the last thing to happen."""
         self.moving -= 1
-        return not (self.moving or self.left)
-
-    def over(self) -> list[Run]:
-        """It is all back. Returns what it was about."""
-        messages, self._messages, self._items = self._messages, {}, iter(())
-        return list(messages.values())
+        return not (self.moving or self._messages)
 
 
 class ReturningSessions:
-    """By session, what it gives back that is not all back: who waits for that, and waits no more."""
+    """By session, what it gives back that is not all back, in the order in which it began: who waits for that, and
+    waits no more."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("_begun", "_of")
 
     def __init__(self) -> None:
         self._of: dict[int, list[LargeReturn]] = {}
+        self._begun = 0
 
     def begins(self, returning: LargeReturn) -> None:
         """Its session gives that back."""
         if returning.session:
+            self._begun += 1
+            returning.numbered(self._begun)
             self._of.setdefault(returning.session, []).append(returning)
 
     def tells_later(self, session: int, effect: Effect) -> bool:
@@ -120,7 +159,8 @@ class ReturningSessions:
         is back."""
         if session not in self._of:
             return False
-        self._of[session][-1].behind.append(effect)
+        known = self._of[session][-1]
+        known.behind.append((known.number, effect))
         return True
 
     def ends(self, returning: LargeReturn) -> list[Effect]:
@@ -130,9 +170,17 @@ class ReturningSessions:
         if known is None:
             return told
         known.remove(returning)
-        if known:
-            # The last one, which mostly ends last: nothing is passed on twice then.
-            known[-1].behind += returning.behind
-            return told
-        del self._of[returning.session]
-        return told + returning.behind
+        for number, effect in returning.behind:
+            # What the session has given back since then is not for it to wait for: it might never end.
+            before = bisect_right(known, number, key=_number)
+            if before:
+                known[before - 1].behind.append((number, effect))
+            else:
+                told.append(effect)
+        if not known:
+            del self._of[returning.session]
+        return told
+
+
+def _number(returning: LargeReturn) -> int:
+    return returning.number

@@ -482,6 +482,10 @@ class Queue:
         self.returning.append(returning)
         self.delivering += returning.left
 
+    def returns_only(self, letters: deque[LargeReturn]) -> None:
+        """It goes: only dead letters come of what was on its way back."""
+        self.returning = letters or None
+
     def leaves_for(self, count: int) -> None:
         """So many are on their way to another address: neither ready nor held."""
         self.moving += count

@@ -56,7 +56,7 @@ def check(slot: Slot, queue: Queue, consumer: Consumer, ids: Sequence[int], atom
         return
     rest = set(ghosts)
     theirs = {i for other in queue.consumers if other is not consumer for i in _had(other, rest)}
-    theirs |= rest & _under_way(slot, queue)
+    theirs |= rest & _under_way(slot, queue, rest)
     # A COMMIT is answered by its number (producer_state.py) when its first try was carried out, so one that comes
     # this far is new: what it names and nobody has was settled by somebody else.
     if atomic:
@@ -77,9 +77,10 @@ def _had(other: Consumer, ids: set[int]) -> set[int]:
     return had.union(*(ids.intersection(run.ids) for run in other.flight or ()))
 
 
-def _under_way(slot: Slot, queue: Queue) -> set[int]:
+def _under_way(slot: Slot, queue: Queue, ids: set[int]) -> set[int]:
     """On their way back into the queue, or with a transaction that may still be rolled back. What is being read back
     to be a dead letter is settled: by this very command, or by another consumer."""
     back = {i for recalls in queue.pages.recalls.values() for ids, _, reject, _ in recalls if not reject for i in ids}
     claimed = {i for p in slot.prepared.values() for c in p.claims if c.queue == queue.id for i in c.messages}
-    return back | claimed
+    coming = {i for returning in queue.returning or () for i, run in returning.found(ids) if not is_ghost(run)}
+    return back | claimed | coming

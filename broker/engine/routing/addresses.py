@@ -31,6 +31,7 @@ from ..state.log_group import grouped
 from ..state.slot import Slot
 from ..state.slot_address import Address
 from . import dead_letter_queues, kept_messages
+from .returns import queue_goes
 from .routing import check_budget, default_routing, has_type, mismatch, resolve
 
 
@@ -295,8 +296,7 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
         slot.budget.bury(list((consumer.ledger or {}).values()))
         turn.effects.append(ConsumerClosed(consumer.id, Reason.QUEUE_DELETED))
     queue.consumers.clear()
-    for returning in queue.returning or ():
-        slot.is_back(returning, turn)  # what it was about is gone for good
+    letters = queue.returning is not None and queue_goes(slot, queue, turn)
     why = Left.ENDED if queue.empty() else Left.PURGED
     slot.budget.bury([run for store in queue.stores() for run in store])
     unbind(slot, queue)
@@ -311,6 +311,8 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
         if everything[0][1]:
             turn.appends.append(SettleRecord(slot.number, queue.id, everything, True, why, turn.now))
         turn.appends.append(MetaRecord(slot.number, "unqueue", {"id": queue.id}))
+    if letters:
+        slot.touched[queue] = None
 
 
 def forget_consumer(slot: Slot, consumer: int, session: int) -> None:

@@ -299,7 +299,7 @@ def _leave(
         slot.settle_runs(queue, [run], turn, why)
         slot.watch_idle(queue, turn.now)
         return
-    if run.flags & TRANSIENT and queue.spilled and run.blob is None:
+    if run.flags & TRANSIENT and queue.spilled and run.blob is None and not queue.deleted:
         # Forgotten at a restart anyway: needs no place in the owner's atomic group.
         turn.appends.append(SettleRecord(slot.number, queue.id, spans_of(run.ids), durable=False))
     if queue.usage is not None:

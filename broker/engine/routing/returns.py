@@ -9,18 +9,22 @@ here: they happen together, and are bounded (engine.max_held_messages).
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 
 from broker.core.address import Outcome
 from broker.core.commands import Settle
 from broker.core.effects import Done, Turn
+from broker.core.message import BLOB
 from broker.core.records import Left
 
 from ..consumers.consumer import Ledger
-from ..queue.large_returns import BACK, LIGHT, LargeReturn
+from ..messages.runs import copy, regroup
+from ..messages.unloaded import Stub
+from ..queue.large_returns import BACK, LIGHT, WHOLE, LargeReturn
 from ..queue.queue import Queue
 from ..state.slot import LEAST_RETURNED, RETURNED, Slot
-from .redelivery import bring_back, give_back, reject
+from .redelivery import bring_back, dead_letter, give_back, reject
 
 
 def leave(slot: Slot, queue: Queue, messages: Ledger, turn: Turn, failed: bool) -> None:
@@ -90,10 +94,12 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
             return False  # dead letters have a turn look at their queue again
         # In the order of the ledger, one piece a turn; what was given back later comes behind.
         first = len(turn.moves)
-        _piece(slot, queue, returning, turn)
+        most = BACK if turn.returned < RETURNED else LEAST_RETURNED
+        _piece(slot, queue, returning, WHOLE if whole else most, turn)
         if returning.session and len(turn.moves) > first:
             _send_on(slot, returning, first, turn)
-        bring_back(queue)
+        if queue.returned:
+            bring_back(queue)
         if not returning.left:
             queue.returning.popleft()
             if not returning.moving:
@@ -109,11 +115,56 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
     return True
 
 
-def _piece(slot: Slot, queue: Queue, returning: LargeReturn, turn: Turn) -> None:
-    piece, runs = returning.next_piece(BACK if turn.returned < RETURNED else LEAST_RETURNED)
+def holds_up(queue: Queue) -> bool:
+    """Would what it handed out now overtake something that comes back."""
+    return any([not returning.light for returning in queue.returning or ()])
+
+
+def queue_goes(slot: Slot, queue: Queue, turn: Turn) -> bool:
+    """The queue is about to be deleted, with what is on its way back to it. What was settled for good is; what becomes
+    dead letters is left to be sent there, piece by piece (True: there is some of that)."""
+    letters: deque[LargeReturn] = deque()
+    for returning in queue.returning or ():
+        if returning.light:
+            _piece(slot, queue, returning, WHOLE, turn)
+        elif returning.session and queue.settings.dead_letter_address and not queue.stays():
+            # Their bodies go with the queue: they are copied from where they are now.
+            large = {i: run for i, run in returning.looking() if run.flags & BLOB}
+            first = len(turn.moves)
+            _last_letters(slot, queue, returning, large, turn)
+            if len(turn.moves) > first:
+                _send_on(slot, returning, first, turn)
+            returning.without(large)
+            if returning.left:
+                letters.append(returning)
+                continue
+            if returning.moving:
+                continue
+        slot.is_back(returning, turn)
+    queue.returns_only(letters)
+    return bool(letters)
+
+
+def _last_letters(slot: Slot, queue: Queue, returning: LargeReturn, messages: Ledger, turn: Turn) -> None:
+    """What of these becomes dead letters: the rest has gone with its queue."""
+    most = queue.settings.max_delivery_attempts
+    for part in regroup({i: run for i, run in messages.items() if type(run) is not Stub}):
+        run = copy(part)
+        if returning.outcome is Outcome.REJECT:
+            dead_letter(slot, queue, run, "rejected", turn)
+            continue
+        run.came_back(True)
+        if 0 <= most <= run.attempts:
+            dead_letter(slot, queue, run, "delivery-limit", turn)
+
+
+def _piece(slot: Slot, queue: Queue, returning: LargeReturn, most: int, turn: Turn) -> None:
+    piece, runs = returning.take(most)
     turn.returns(runs)
     queue.no_longer_delivering(len(piece))
-    if returning.outcome is Outcome.ACK:
+    if queue.deleted:
+        _last_letters(slot, queue, returning, piece, turn)
+    elif returning.outcome is Outcome.ACK:
         acked(slot, queue, piece, turn)
     elif returning.outcome is Outcome.REJECT:
         reject(slot, queue, piece, turn)

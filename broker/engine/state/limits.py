@@ -344,6 +344,12 @@ def _held(queue: Queue) -> tuple[int, int]:
                 seen += 1
                 if seen >= _HELD:
                     return seen, nbytes
+    for returning in queue.returning or ():
+        for i, run in returning.looking():
+            nbytes += run.size_of(bisect_left(run.ids, i))
+            seen += 1
+            if seen >= _HELD:
+                return seen, nbytes
     return seen, nbytes
 
 

@@ -69,7 +69,7 @@ SHARE = 64
 RETURNED = 256
 """Runs of large returns (large_returns.py) that come back in one turn, of all queues and slots together: each is cut,
 recorded and sorted in, or sent on as a dead letter, in some 10 µs."""
-LEAST_RETURNED = 4
+LEAST_RETURNED = 8
 """Of these, what a slot may whose turn comes when others have used that up."""
 EXPIRED = 250
 """Runs that leave by themselves in one turn, their time being over or their ring having no room: each is settled in
@@ -330,7 +330,6 @@ class Slot:
         """All of it is, or its queue is gone: who waits for that is told when it is durable."""
         for effect in self.returning.ends(returning):
             self.barrier(effect, turn)
-        self.budget.bury(returning.over())
 
     def await_commit(self, entries: Sequence[tuple[Queue, Run, bool]], number: int, done: Done | None = None) -> None:
         """Runs that enter their queues (paged: the index) when turn `number` is durable; then `done` is told."""
