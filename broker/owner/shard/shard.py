@@ -54,7 +54,7 @@ from ..inbox.deferred import Deferred
 from ..inbox.inbox import Inbox
 from ..inbox.portions import MOST, WORK
 from ..transactions.large_commits import LargeCommit, TurnParts
-from ..transactions.transact import Crossing, carry_moves
+from ..transactions.transact import Crossing, carry_moves, moving, much_moves
 from . import failure_answers
 from .asked_steps import AskedSteps, Step, decided
 from .effect_listeners import Listener, tell_blamed
@@ -395,6 +395,8 @@ class Shard:
                 # For the log line about slow turns.
                 carried_out += under_way.commands
                 self._go_on(under_way)
+            if self._large is None and turn.moves and much_moves(turn.moves):
+                self.in_pieces(None, moving(self, turn, touched), (turn, touched, blobs))
             # While a large COMMIT goes on the turn is not over: nothing is flushed, appended or told.
             if self._large is None:
                 if self._deferred.done or self._deferred.told:
@@ -545,7 +547,10 @@ class Shard:
             share = max(TICKED // max(len(due), 1), 1)  # none waits until another one's many queues are done
             for engine in due:
                 engine.tick(turn, share)
-            self.end_turn(turn, due)
+            if much_moves(turn.moves):
+                self.in_pieces(None, moving(self, turn, due), (turn, due, []))
+            else:
+                self.end_turn(turn, due)
         except Exception as error:
             self.thrown(error)
             return
