@@ -10,6 +10,8 @@ the old one has settled.
 
 from __future__ import annotations
 
+from itertools import islice
+from operator import indexOf
 from typing import Any
 
 
@@ -18,10 +20,5 @@ def covered(ledger: dict[int, Any], last: int) -> list[int]:
     # Clients that acknowledge each message, or the last one, come here: no walk.
     if last == next(reversed(ledger)):
         return list(ledger)
-    # As long as what is settled by it.
-    found = []
-    for i in ledger:
-        found.append(i)
-        if i == last:
-            break
-    return found
+    # As long as what is settled by it, and no line of code for each.
+    return list(islice(ledger, indexOf(ledger, last) + 1))

@@ -123,8 +123,12 @@ class SlotDirectory(Protocol):
         """Of all owners; none: this process is alone."""
         ...
 
-    def queues(self, slot: int) -> dict[int, Queue]:
-        """Its queues now."""
+    def queue(self, slot: int, number: int) -> Queue | None:
+        """What it is called; None: there is none of this number now."""
+        ...
+
+    def queue_numbers(self, slot: int) -> list[int]:
+        """Of all that it has now."""
         ...
 
 
@@ -150,7 +154,7 @@ class LogReads:
         self._clock = clock
         self._delimiter = delimiter
         self._broker_id = broker_id or journal.disk_id
-        self._names = QueueNames(place.queues)
+        self._names = QueueNames(place)
         self._turns = ReadTurns(clock.monotonic)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="log-reads")
         self._keeper = LogRetention(journal, settings.keep_bytes, self._pool)
@@ -383,6 +387,8 @@ class LogReads:
                 self._rows += len(found)
                 yield batch(found, start, epoch, start >= (request.until or end))
                 found, nbytes = [], 0
+            for _ in self._names.meet():
+                await self._turns.next()
             await self._turns.next()
         if getattr(request, "from") >= until:
             yield batch([], start, epoch, start >= (request.until or end))

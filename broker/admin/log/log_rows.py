@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from broker.core.message import DEATH
 from broker.core.records import DELIVERED, Left, MetaRecord, RunRecord, SettleRecord
@@ -27,6 +27,8 @@ HIDDEN: Final = "$tx"
 """Address of hidden queues (engine/publishing/prepared.py)."""
 MAX_NAMES: Final = 100_000
 """Queues that are remembered."""
+MET: Final = 256
+"""Queues whose names are learned in one step: 0.1 ms."""
 
 EVENTS: Final[dict[int, tuple[str, str]]] = {
     Left.UNSAID: ("ACKED", "unsaid"),
@@ -46,12 +48,24 @@ Queue = tuple[str, str]
 """(name, address)"""
 
 
-class QueueNames:
-    """What queues are called: those that live (`live`: slot → id → queue), and those that the log told of."""
+class LiveQueues(Protocol):
+    """The queues that there are now."""
 
-    def __init__(self, live: Callable[[int], dict[int, Queue]]) -> None:
+    def queue(self, slot: int, number: int) -> Queue | None: ...
+    def queue_numbers(self, slot: int) -> list[int]: ...
+
+
+class QueueNames:
+    """What queues are called: those that live, and those that the log told of.
+
+    strange   slots with a queue that the log had not told of: their others are to be met before they are deleted."""
+
+    __slots__ = ("_known", "_live", "strange")
+
+    def __init__(self, live: LiveQueues) -> None:
         self._live = live
         self._known: dict[tuple[int, int], Queue] = {}
+        self.strange: dict[int, None] = {}
 
     def learn(self, record: MetaRecord) -> None:
         """A MetaRecord of the log."""
@@ -61,13 +75,27 @@ class QueueNames:
     def of(self, slot: int, queue: int) -> Queue:
         """("", "") = nothing tells any more."""
         key = slot, queue
-        if key not in self._known:
-            for number, found in self._live(slot).items():
-                self._put((slot, number), found)
-        return self._known.get(key, ("", ""))
+        known = self._known.get(key)
+        if known is None and (known := self._live.queue(slot, queue)) is not None:
+            # Where no more fit, those that are met would only drive each other out.
+            if len(self._known) < MAX_NAMES:
+                self.strange[slot] = None
+            self._put(key, known)
+        return known or ("", "")
+
+    def meet(self) -> Iterator[None]:
+        """Learns the names of all queues of strange slots, MET in a step."""
+        while self.strange:
+            slot, _ = self.strange.popitem()
+            numbers = self._live.queue_numbers(slot)
+            for start in range(0, len(numbers), MET):
+                for number in numbers[start : start + MET]:
+                    if (found := self._live.queue(slot, number)) is not None:
+                        self._put((slot, number), found)
+                yield
 
     def _put(self, key: tuple[int, int], queue: Queue) -> None:
-        if len(self._known) >= MAX_NAMES:
+        if len(self._known) >= MAX_NAMES and key not in self._known:
             del self._known[next(iter(self._known))]
         self._known[key] = queue
 

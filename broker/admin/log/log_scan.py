@@ -151,6 +151,8 @@ async def answers(
             # What lies before the high-water mark is on the disk: something is missing.
             slot, part = next(pair for pair in parts.items() if pair[1].due < pair[1].until)
             raise OffsetExpired(slot, part.due, history.earliest(slot))
+        for _ in names.meet():
+            await turns.next()
         await turns.next()
     remember(history, under)
     yield _answer(pieces, wanted_rows, parts, known, True)

@@ -20,6 +20,7 @@ from broker.edge.access.auth import Authenticator, TableAuthenticator, is_loopba
 from broker.edge.access.users import User
 from broker.edge.rights.permissions import Rights, of_settings
 from broker.engine.address.address_settings import Matcher
+from broker.engine.engine import Engine
 from broker.journal.journal import Journal
 from broker.owner.replication.following.follower import Followers
 from broker.owner.replication.leader import Leaders
@@ -112,9 +113,19 @@ class Here:
     def endpoints(self) -> list[str]:
         return []
 
-    def queues(self, slot: int) -> dict[int, tuple[str, str]]:
+    def queue(self, slot: int, number: int) -> tuple[str, str] | None:
         engine = self._shard.engines.get(slot)
-        return {queue.id: (queue.name, queue.address) for queue in engine.queues()} if engine is not None else {}
+        return _called(engine, number) if engine is not None else None
+
+    def queue_numbers(self, slot: int) -> list[int]:
+        engine = self._shard.engines.get(slot)
+        return list(engine.shown.queues) if engine is not None else []
+
+
+def _called(engine: Engine, number: int) -> tuple[str, str] | None:
+    """Name and address of a queue."""
+    queue = engine.shown.queues.get(number)
+    return (queue.name, queue.address) if queue is not None else None
 
 
 class Replicated:
@@ -170,9 +181,13 @@ class Replicated:
         owners = self.membership.owners.values() if self.membership is not None else ()
         return sorted(owner.reads for owner in owners if owner.reads)
 
-    def queues(self, slot: int) -> dict[int, tuple[str, str]]:
-        found = self._here.queues(slot)
-        return found or {queue.id: (queue.name, queue.address) for queue in self._followers.queues(slot)}
+    def queue(self, slot: int, number: int) -> tuple[str, str] | None:
+        followed = self._followers.engine(slot)
+        return self._here.queue(slot, number) or (_called(followed, number) if followed is not None else None)
+
+    def queue_numbers(self, slot: int) -> list[int]:
+        followed = self._followers.engine(slot)
+        return self._here.queue_numbers(slot) or (list(followed.shown.queues) if followed is not None else [])
 
 
 class OwnerReads:

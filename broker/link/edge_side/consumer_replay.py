@@ -19,7 +19,10 @@ until all of that has come, and what was delivered else since an owner last said
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Final
 
 from broker.core.address import AckMode, Outcome
 from broker.core.commands import UNLIMITED, Command, Hold, Publish, Resume, Settle, Subscribe
@@ -31,7 +34,9 @@ from ..bodies.edge_bodies import BodyUp
 
 SIZE = 96
 """Bytes of a command on the wire, about, besides what it brings."""
-TRIES_SLACK = 1000
+DEAD: Final = 32
+"""So many places of settled messages are passed over for each message held, before what is held is copied into a dict
+without them: that costs about as much."""
 
 
 class PendingCommand:
@@ -128,12 +133,12 @@ class ReplayedConsumer:
     holds         id named by a Hold of an open transaction → that Hold.
     opening       which of its slot's openings it was last attached behind.
     old           spans that the Barrier under way covers.
-    tries         attempts of what it was given again, also of some that is settled since.
+    tries         attempts of what it was given again, as long as it is known.
     """
 
     __slots__ = (
-        "_back_of", "_removed", "aside", "backs", "closing", "command", "confirms", "ended", "holds", "ids", "leaving",
-        "number", "old", "opening", "outstanding", "slot", "spans", "subscribed", "tries",
+        "_back_of", "_passed", "_removed", "_unfiled", "aside", "backs", "closing", "command", "confirms", "ended",
+        "holds", "ids", "leaving", "number", "old", "opening", "outstanding", "slot", "spans", "subscribed", "tries",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe) -> None:
@@ -152,10 +157,12 @@ class ReplayedConsumer:
         self.backs: dict[PendingCommand, None] = {}
         self._back_of: dict[int, PendingCommand] = {}
         """Message → which of `backs` gives it back, itself or by a Hold that it ends."""
+        self._unfiled: dict[PendingCommand, None] = {}
+        """Those of `backs` of which that is not written down yet: most are answered before anything comes again."""
         self.spans: list[Span] = []
         self.old: list[Span] = []
         self.tries: dict[int, int] = {}
-        self._removed = 0
+        self._removed = self._passed = 0
 
     @property
     def given(self) -> bool:
@@ -219,17 +226,9 @@ class ReplayedConsumer:
     def _tried(self, run: Run) -> None:
         if run.attempts:
             self.tries.update(dict.fromkeys(run.ids, run.attempts))
-            # Paid by what came since the last time.
-            if len(self.tries) > 2 * len(self.ids) + TRIES_SLACK:
-                self._prune()
         else:  # counted anew: its leader lost the counts
             for i in run.ids:
                 self.tries.pop(i, None)
-
-    def _prune(self) -> None:
-        """Forgets the attempts of what is settled."""
-        kept = {*self.ids, *(i for covered in self.aside.values() for i in covered)}
-        self.tries = {i: attempts for i, attempts in self.tries.items() if i in kept}
 
     def unseen(self, run: Run) -> Run | None:
         """A browser that began anew sees the queue from its head: what of the run it has not seen yet."""
@@ -247,10 +246,19 @@ class ReplayedConsumer:
     def _came_back(self, ids: Iterable[int]) -> None:
         """A message that a Settle gives back was delivered again: that Settle has happened, as a whole, and on a replay
         it would take the new delivery away."""
+        for entry in self._unfiled:
+            for each in (entry, *entry.holds):
+                covered = self.aside.get(each, ())
+                # A dict of its own is half the work, and one NACK may give back all there is.
+                if self._back_of:
+                    self._back_of.update(zip(covered, repeat(entry)))
+                else:
+                    self._back_of = dict.fromkeys(covered, entry)
+        self._unfiled.clear()
         for i in ids:
             # All that it gives back is known no more after the first one.
-            if (entry := self._back_of.get(i)) is not None:
-                self._happened(entry)
+            if (known := self._back_of.get(i)) is not None:
+                self._happened(known)
 
     def _happened(self, entry: PendingCommand) -> None:
         for each in [entry, *(hold for hold in entry.holds if hold in self.aside)]:
@@ -277,6 +285,7 @@ class ReplayedConsumer:
         if self.leaving:
             return
         covered: list[int] = []
+        words: list[int] = []
         hold = isinstance(entry.command, Hold)
         alone = isinstance(entry.command, Settle) and entry.command.outcome is Outcome.UNREADABLE
         # Firm until something of it is not durable.
@@ -287,49 +296,55 @@ class ReplayedConsumer:
             if held is not None and not hold:
                 entry.holds.append(held)
                 del self.holds[i]
-            elif i in self.ids:
-                if alone:  # it never came to the client: what stands before it did, and is not settled by this
-                    del self.ids[i]
-                    covered.append(i)
-                else:
-                    entry.firm &= self._cover(i, covered)
+            elif i not in self.ids:
+                continue
+            elif self.command.ack is AckMode.CLIENT and not alone:
+                words.append(i)
+            else:
+                # client-individual: this one (C44). Nor does one that never came to its client say anything of those
+                # before it, which did.
+                entry.firm &= self.ids.pop(i)
+                covered.append(i)
                 if hold:
                     self.holds[i] = entry
+        # The last one first: what it covers the others are not looked for.
+        for i in reversed(words):
+            if i in self.ids:
+                entry.firm &= self._cover(i, covered)
+        if hold:
+            self.holds.update(zip(words, repeat(entry)))
         if covered:
             self.aside[entry] = covered
         if isinstance(entry.command, Settle) and entry.command.outcome is not Outcome.ACK:
-            self.backs[entry] = None
-            for each in (entry, *entry.holds):
-                self._back_of.update(dict.fromkeys(self.aside.get(each, ()), entry))
+            self.backs[entry] = self._unfiled[entry] = None
 
     def _cover(self, i: int, covered: list[int]) -> bool:
         """Is all of it durable."""
         ids = self.ids
-        # client-individual: this one (C44).
-        if self.command.ack is not AckMode.CLIENT:
-            covered.append(i)
-            return ids.pop(i)
         named = up_to(ids, i)
         covered += named
         if len(named) == len(ids):
             self.ids = {}
-            self._removed = 0
+            self._removed = self._passed = 0
             return all(ids.values())
-        lasting = all([ids.pop(j) for j in named])
+        lasting = all(list(map(ids.pop, named)))
+        # A dict emptied from its front passes over the dead places again and again: rebuild it in time.
+        self._passed += self._removed
         self._removed += len(named)
-        if self._removed > len(ids):
-            # A dict emptied from its front scans the dead places again and again: rebuild it in time.
+        if self._removed > len(ids) or self._passed > DEAD * len(ids):
             self.ids = dict(ids.items())
-            self._removed = 0
+            self._removed = self._passed = 0
         return lasting
 
     def forget(self, entry: PendingCommand) -> None:
         """The entry is answered, or (a Hold) its transaction has ended: what it covers is no longer ours."""
         covered = self.aside.pop(entry, ())
         self.backs.pop(entry, None)
-        if self._back_of:
-            for i in covered:
-                self._back_of.pop(i, None)
+        self._unfiled.pop(entry, None)
+        for known in (self._back_of, self.tries):
+            if known:
+                # Without a line of code for each: one word covers as much as its client likes.
+                deque(map(known.pop, covered, repeat(None)), 0)
         if self.holds and isinstance(entry.command, Hold):
             for i in entry.command.ids:
                 if self.holds.get(i) is entry:
@@ -364,7 +379,6 @@ class ReplayedConsumer:
             append_ids(held, self.ids)
             # Nothing was asked to become of these: one that is not there any more somebody else has settled.
             append_ids(firm, [i for i, lasting in self.ids.items() if lasting])
-        self._prune()
         command.resumes(Resume(held, [] if command.browse else self.old + self.spans, self.tries, firm))
         return command
 

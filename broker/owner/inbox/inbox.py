@@ -27,9 +27,10 @@ from .shares import Shares
 class Inbox:
     """new       what nobody has looked at yet. Appended to where it is submitted: a call less for each.
     deferred  what waits for several turns.
-    throttles an edge was told to have its producers pause, as too much waits."""
+    throttles an edge was told to have its producers pause, as too much waits.
+    again     slot → how many consumers come again to it and have not been attached yet; None: nobody asks."""
 
-    __slots__ = ("_shares", "_wake", "deferred", "new", "throttles")
+    __slots__ = ("_shares", "_wake", "again", "deferred", "new", "throttles")
 
     def __init__(self, deferred: Deferred, wake: Callable[[], None], alone: bool = True) -> None:
         """wake: has a turn run soon. alone: every slot is led here, and what a session asks of one may be seen by what
@@ -38,6 +39,7 @@ class Inbox:
         self.new: list[Command] = []
         self.deferred = deferred
         self.throttles = False
+        self.again: dict[int, int] | None = None
         self._wake = wake
 
     def fills(self) -> None:
@@ -89,11 +91,33 @@ class Inbox:
         # Cut, not passed over: whoever asks again and again would look at all of it each time.
         return chain(deferred[after:], self.new[max(after - len(deferred), 0) :])
 
-    def attaching(self) -> set[int]:
-        """Slots to which a consumer comes again that has not been attached yet, also for what its session has sent
-        before. As long as all that waits."""
-        waiting = self.waiting(0)
-        return {command.slot for command in waiting if type(command) is Subscribe and command.resume is not None}
+    def attaching(self, slot: int) -> bool:
+        """Does a consumer come again to that slot which has not been attached yet, also for what its session has sent
+        before. From now on they are counted as they come (comes) and go (gone); asked before a turn takes anything."""
+        if self.again is None:
+            # Once, and not in each turn in which a slot stands: a replay of 100,000 commands has hundreds of these.
+            self.again = {}
+            self.comes(self.waiting(0))
+        return slot in self.again
+
+    def comes(self, commands: Iterable[Command]) -> None:
+        """These wait as well; while somebody asks who comes again."""
+        again = self.again
+        assert again is not None
+        for command in commands:
+            if type(command) is Subscribe and command.resume is not None:
+                again[command.slot] = again.get(command.slot, 0) + 1
+
+    def gone(self, command: Command) -> None:
+        """It waits no more: it was carried out, or its slot is led elsewhere."""
+        if self.again is not None and type(command) is Subscribe and command.resume is not None:
+            left = self.again.pop(command.slot, 0) - 1
+            if left > 0:
+                self.again[command.slot] = left
+
+    def asks_no_more(self) -> None:
+        """No slot stands for who comes again."""
+        self.again = None
 
     def drop(self, slot: int) -> list[Blob]:
         """The slot is led elsewhere. The large bodies of what waited for it, which no record will ever name here: their
@@ -105,6 +129,8 @@ class Inbox:
         if self._shares is not None:
             self._shares.clear()
         self.deferred.drop(slot)
+        if self.again is not None:
+            self.again.pop(slot, None)
         return bodies
 
     def empty(self, under_way: Sequence[Command]) -> list[Command]:

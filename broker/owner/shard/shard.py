@@ -54,7 +54,7 @@ from ..inbox.deferred import Deferred
 from ..inbox.inbox import Inbox
 from ..inbox.portions import MOST, WORK
 from ..transactions.large_commits import LargeCommit, TurnParts
-from ..transactions.transact import Crossing, carry_moves
+from ..transactions.transact import Crossing, carry_moves, moving, much_moves
 from . import failure_answers
 from .asked_steps import AskedSteps, Step, decided
 from .effect_listeners import Listener, tell_blamed
@@ -131,7 +131,6 @@ class Shard:
         self._steps = AskedSteps()
         self._standing: dict[int, None] = {}
         """Slots that stand still, and go on when those have attached who came before (unpause)."""
-        self._attaching: tuple[Turn | None, set[int]] = None, set()
         self._scheduled = self._in_turn = False
         self._alone = replicas is None
         durable = replicas or Alone()
@@ -159,6 +158,8 @@ class Shard:
         # Carried out later: a caller that is called back within its own call would find itself half-way.
         inbox = self._inbox
         inbox.new.extend(commands)
+        if inbox.again is not None:
+            inbox.comes(commands)
         if not self._scheduled:
             self._scheduled = True
             self._schedule(self._run_turn)
@@ -250,13 +251,13 @@ class Shard:
         self.wildcards.drop(slot)
         self._budget.forget_slot(slot)
         self._gate.drop(slot, engine)
-        self._standing.pop(slot, None)
+        self._stands_no_more(slot)
         self.wake()  # what waited may have been of this slot: who rests is to be told that there is room
         return engine
 
     def pause(self, slot: int) -> None:
         """Hands out nothing more of the slot (it is being handed over)."""
-        self._standing.pop(slot, None)
+        self._stands_no_more(slot)
         self._gate.pause(slot)
 
     def unpause(self, slot: int) -> None:
@@ -268,18 +269,18 @@ class Shard:
     def _goes_on(self, slot: int, led: Engine, turn: Turn) -> None:
         if slot not in self._standing:
             return
-        # Once a turn: many slots go on together, when an owner has died.
-        if self._attaching[0] is not turn:
-            self._attaching = turn, self._inbox.attaching()
         # A SEND of the same session may stand before its coming again, and wait for copies that go out only where a
         # slot goes on.
-        if slot in self._attaching[1] and not led.spread:
+        if not led.spread and self._inbox.attaching(slot):
             self.in_turn(slot, partial(self._goes_on, slot))
             return
-        del self._standing[slot]
-        if not self._standing:
-            self._attaching = None, set()
+        self._stands_no_more(slot)
         self._gate.unpause(slot)  # the flush of this turn is what is wanted
+
+    def _stands_no_more(self, slot: int) -> None:
+        self._standing.pop(slot, None)
+        if not self._standing:
+            self._inbox.asks_no_more()
 
     def in_turn(self, slot: int, step: Step) -> None:
         """Has a turn run soon in which `step(engine, turn)` acts on the slot, if it is still led here. What it returns
@@ -395,6 +396,8 @@ class Shard:
                 # For the log line about slow turns.
                 carried_out += under_way.commands
                 self._go_on(under_way)
+            if self._large is None and turn.moves and much_moves(turn.moves):
+                self.in_pieces(None, moving(self, turn, touched), (turn, touched, blobs))
             # While a large COMMIT goes on the turn is not over: nothing is flushed, appended or told.
             if self._large is None:
                 if self._deferred.done or self._deferred.told:
@@ -545,7 +548,10 @@ class Shard:
             share = max(TICKED // max(len(due), 1), 1)  # none waits until another one's many queues are done
             for engine in due:
                 engine.tick(turn, share)
-            self.end_turn(turn, due)
+            if much_moves(turn.moves):
+                self.in_pieces(None, moving(self, turn, due), (turn, due, []))
+            else:
+                self.end_turn(turn, due)
         except Exception as error:
             self.thrown(error)
             return

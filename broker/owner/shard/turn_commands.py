@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Protocol
 
-from broker.core.commands import EVERYWHERE, Command, Decide, Disconnect, Prepare, Publish, Settle, Transact
+from broker.core.commands import EVERYWHERE, Command, Decide, Disconnect, Prepare, Publish, Settle, Subscribe, Transact
 from broker.core.effects import Refused, Turn
 from broker.core.errors import Code
 from broker.core.message import Blob
@@ -82,6 +82,7 @@ class TurnCommands:
                 if engine is None:
                     # The slot has moved; the edge has been told so, or will be.
                     if not self._alone:
+                        self._inbox.gone(command)
                         continue
                     if command.slot == EVERYWHERE:
                         if parts := carry_out(shard, command, turn):
@@ -113,10 +114,9 @@ class TurnCommands:
                     # One look at the clock a command: it says which one was slow.
                     before = at
                     continue
-                elif full and kind is Prepare and any(type(part) is Publish for part in command.parts):
-                    turn.effects.append(Refused(command.session, command.seq, Code.DISK_FULL))
-                    continue
-                elif memory_full and kind is Prepare and pressure.meets_parts(engine, command, turn):
+                elif kind is Subscribe:
+                    self._inbox.gone(command)
+                elif (full or memory_full) and kind is Prepare and self._lacks_room(engine, command, turn):
                     continue
                 touched[engine] = None
                 if (kind is Prepare or kind is Decide) and engine.much(command):
@@ -140,6 +140,13 @@ class TurnCommands:
             raise
         # Behind the `except`: what throws there is not of this command.
         self._go_on_beside(chain(rest, self._inbox.beside()), command, (turn, touched, blobs))
+
+    def _lacks_room(self, engine: Engine, command: Prepare, turn: Turn) -> bool:
+        """Disk or memory is full, and it would bring messages: it is refused."""
+        if self._shard.journal.full and any(type(part) is Publish for part in command.parts):
+            turn.effects.append(Refused(command.session, command.seq, Code.DISK_FULL))
+            return True
+        return self._pressure.full and self._pressure.meets_parts(engine, command, turn)
 
     def _go_on_beside(self, rest: Iterator[Command], last: Command, of: TurnParts) -> None:
         """Enough consumers or queues have come or gone: of the rest, and of what waits, what needs no order with

@@ -1,5 +1,5 @@
 """A COMMIT of many parts or bytes on its way, in pieces of some milliseconds; or this slot's share of one over several
-slots, when it is prepared or decided.
+slots, when it is prepared or decided; or the dead letters that a turn has made, when they are many.
 
 All of it counts or nothing, for the disk as for everybody who looks: so nothing else happens in this owner's slots
 between two pieces, nothing is sealed, and its turn ends when all of it is in the log. What goes on is the loop:
@@ -20,7 +20,7 @@ from typing import Protocol
 from broker.core.commands import Command
 from broker.core.effects import Turn
 from broker.core.message import Blob
-from broker.core.records import LogRecord
+from broker.core.records import GroupRecord, LogRecord, RunRecord
 from broker.engine.publishing.prepared import PIECE
 
 from ..commit.group_commit import Unwritable
@@ -33,6 +33,7 @@ TurnParts = tuple[Turn, Touched, list[Blob]]
 class GrowingLog(Protocol):
     """Where its records go."""
 
+    def append(self, record: LogRecord) -> None: ...
     def append_in_pieces(self, record: LogRecord) -> Iterator[None]: ...
 
 
@@ -69,11 +70,25 @@ class LargeCommit:
         yield
         records = self.turn.appends.copy()
         self.turn.appends.clear()
-        for at, record in enumerate(records, 1):
+        left = PIECE
+        for record in records:
+            cost = _cost(record)
             try:
-                yield from log.append_in_pieces(record)
+                # Each dead letter is a small group of its own: a step of the loop for each would cost more than it.
+                if cost <= PIECE:
+                    log.append(record)
+                else:
+                    yield from log.append_in_pieces(record)
             except Exception as error:
                 raise Unwritable(record.slot) from error
-            if not at % PIECE:
+            left -= cost
+            if left <= 0:
+                left = PIECE
                 yield
         yield  # the end of the turn is a step by itself: it looks at all that was touched
+
+
+def _cost(record: LogRecord) -> int:
+    """Of writing it: one for each record, and for each 8 KiB of messages."""
+    records = record.records if isinstance(record, GroupRecord) else [record]
+    return len(records) + (sum([each.run.nbytes for each in records if isinstance(each, RunRecord)]) >> 13)

@@ -139,6 +139,29 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
         first.after(Done(command.session, command.seq), turn)
 
 
+def much_moves(moves: list[Move]) -> bool:
+    """Are these more than may be moved in one step."""
+    return len(moves) > 1 and (len(moves) > PIECE or sum(map(_weight, moves)) > PIECE)
+
+
+def _weight(item: Move) -> int:
+    """What it costs: 8 µs, and 0.1 µs for each message; large ones are copied."""
+    return 1 + (len(item.run.records) >> 6) + (item.run.nbytes >> 14)
+
+
+def moving(shard: Engines, turn: Turn, touched: Touched) -> Iterator[None]:
+    """The same as carry_moves(), in pieces: each of them is a group of its own, but they count together, and with what
+    has made dead letters of them. What is handed out of it is at the turn's end."""
+    left = PIECE
+    while turn.moves:
+        for item in turn.take_moves():
+            if left <= 0:
+                left = PIECE
+                yield
+            left -= _weight(item)
+            _move(shard, item, turn, touched)
+
+
 def carry_moves(shard: Engines, turn: Turn, touched: Touched) -> None:
     """All that the turn moves, and what comes of that. Handed out is together: once for each message would have those
     thousands who wait for copies in the same slot looked at as often."""

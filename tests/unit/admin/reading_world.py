@@ -75,8 +75,26 @@ class Place:
     def endpoints(self) -> list[str]:
         return ["me:1", "you:1"]
 
-    def queues(self, slot: int) -> dict[int, tuple[str, str]]:
-        return self.names.get(slot, {})
+    def queue(self, slot: int, number: int) -> tuple[str, str] | None:
+        return self.names.get(slot, {}).get(number)
+
+    def queue_numbers(self, slot: int) -> list[int]:
+        return list(self.names.get(slot, {}))
+
+
+class Live:
+    """Queues that live, by slot and number."""
+
+    def __init__(self, queues: dict[int, dict[int, tuple[str, str]]]) -> None:
+        self.queues = queues
+        self.asked = 0
+
+    def queue(self, slot: int, number: int) -> tuple[str, str] | None:
+        self.asked += 1
+        return self.queues.get(slot, {}).get(number)
+
+    def queue_numbers(self, slot: int) -> list[int]:
+        return list(self.queues.get(slot, {}))
 
 
 class Clock:

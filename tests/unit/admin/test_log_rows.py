@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from broker.admin.log import log_rows
 from broker.admin.log.log_rows import QueueNames, Wanted, batch, rows
 from broker.core.message import Blob, Run
 from broker.core.records import DELIVERED, Left, MetaRecord, RunRecord, SettleRecord
 from broker.journal.reads.history import Entry
 from broker.rpc.v1 import log_reads_pb2 as pb
+
+from .reading_world import Live
 
 
 def entry(record, lsn=7):
@@ -16,7 +19,7 @@ def entry(record, lsn=7):
 
 
 def made(record, view="messages", addresses=(), may=lambda _: True, queues=None, **more):
-    names = QueueNames(lambda _: queues or {1: ("q", "a.b"), 2: ("r", "a.b")})
+    names = QueueNames(Live({200: queues or {1: ("q", "a.b"), 2: ("r", "a.b")}}))
     wanted = Wanted(view, addresses, may, **more)
     found = [row for row in rows(entry(record), names, wanted) if row is not None]
     answer = pb.ReadBatch.FromString(batch(found, 8, 3, True))
@@ -119,3 +122,17 @@ def test_only_what_is_wanted_and_allowed_is_a_row():
     hidden = run_record(b"", b"\n1\0")
     hidden.address = "$tx"
     assert made(hidden) == []
+
+
+def test_names_that_are_known_drive_out_nobody_and_no_more_than_fit_are_met(monkeypatch):
+    monkeypatch.setattr(log_rows, "MAX_NAMES", 3)
+    live = Live({1: {number: (f"q{number}", "a") for number in range(1, 10)}})
+    names = QueueNames(live)
+    assert names.of(1, 9) == ("q9", "a") and list(names.strange) == [1]
+    assert len(list(names.meet())) == 1 and not names.strange
+    assert [names.of(1, number) for number in (7, 8, 9)] == [(f"q{number}", "a") for number in (7, 8, 9)]
+    asked = live.asked
+    names.learn(MetaRecord(1, "queue", {"id": 8, "name": "renamed", "address": "a"}))
+    assert names.of(1, 8) == ("renamed", "a") and names.of(1, 7) == ("q7", "a") and live.asked == asked
+    assert names.of(1, 1) == ("q1", "a") and not names.strange, "the others would only drive each other out"
+    assert names.of(1, 77) == ("", "")

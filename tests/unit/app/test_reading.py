@@ -85,9 +85,9 @@ class Shard:
         self.settings = Settings(engine=settings)
         self.engines: dict[int, Any] = {}
         for address, (number, name) in names.items():
-            queues = [SimpleNamespace(id=number, name=name, address=address)]
+            queues = {number: SimpleNamespace(id=number, name=name, address=address)}
             self.engines[slot_of(address)] = SimpleNamespace(
-                queues=lambda queues=queues: queues, shown=SimpleNamespace(addresses={address: None})
+                shown=SimpleNamespace(addresses={address: None}, queues=queues)
             )
 
 
@@ -126,7 +126,9 @@ def test_an_address_is_known_that_is_there_or_may_come_to_be(here, name, known):
 
 
 def test_queues_have_names_where_there_is_an_engine(here):
-    assert here.queues(slot_of("orders")) == {4: ("q", "orders")} and here.queues(slot_of("orders") ^ 1) == {}
+    slot = slot_of("orders")
+    assert here.queue(slot, 4) == ("q", "orders") and here.queue(slot, 5) is here.queue(slot ^ 1, 4) is None
+    assert here.queue_numbers(slot) == [4] and here.queue_numbers(slot ^ 1) == []
 
 
 # ── where, in an owner ───────────────────────────────────────────────────────────────────────────────
@@ -161,8 +163,9 @@ class Cluster:
     def counted(self, slot: int) -> int | None:
         return self.counts.get(slot)
 
-    def queues(self, slot: int) -> list[Any]:
-        return [SimpleNamespace(id=1, name="followed", address="a")] if slot == 6 else []
+    def engine(self, slot: int) -> Any:
+        queues = {1: SimpleNamespace(id=1, name="followed", address="a")}
+        return SimpleNamespace(shown=SimpleNamespace(queues=queues)) if slot == 6 else None
 
 
 @pytest.fixture
@@ -214,7 +217,8 @@ def test_marks_go_to_all_owners_that_can_be_read(owner):
 
 
 def test_queues_of_a_slot_that_is_followed_have_names_too(owner):
-    assert owner.place.queues(6) == {1: ("followed", "a")} and owner.place.queues(7) == {}
+    assert owner.place.queue(6, 1) == ("followed", "a") and owner.place.queue(6, 2) is owner.place.queue(7, 1) is None
+    assert owner.place.queue_numbers(6) == [1] and owner.place.queue_numbers(7) == []
     assert owner.place.slots_of("orders") and not owner.place.knows("nobody")
     assert owner.place.records_deliveries("told")
 

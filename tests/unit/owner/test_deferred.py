@@ -12,6 +12,7 @@ from broker.core.ids import slot_of
 from broker.core.message import NO_IDS, Run
 from broker.engine.messages import copies
 from broker.owner.inbox.deferred import PIECE_NS, TURN_NS, Deferred
+from broker.owner.inbox.inbox import Inbox
 from broker.selector.index import ASKED, Index
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
@@ -149,7 +150,7 @@ def test_room_for_a_consumer_does_not_overtake_its_coming_again(world: World) ->
     world.turn()
     world.shard.submit([again, Grant(slot_of(near), 9000, 1 << 20)])
     world.turn()
-    assert not world.done(FLOODER) and slot_of(near) in world.shard._inbox.attaching(), "it waits"
+    assert not world.done(FLOODER) and world.shard._inbox.attaching(slot_of(near)), "it waits"
     world.machine.quiesce()
     world.shard.submit([Publish(slot_of(near), POLITE, 1, near, Routing.ANYCAST, run_of(b"\n\0"))])
     world.machine.quiesce()
@@ -171,7 +172,7 @@ def test_who_comes_again_does_not_wait_for_what_its_session_asks_of_another_slot
     world.shard.submit([coming_again(slot_of(OTHER), 9000, OTHER)])
     world.turn()
     assert not world.done(FLOODER) or world.done(FLOODER) == [2]
-    assert slot_of(OTHER) not in world.shard._inbox.attaching()
+    assert not world.shard._inbox.attaching(slot_of(OTHER))
 
 
 def test_a_slot_goes_on_where_a_send_before_a_coming_again_waits_for_its_copies(monkeypatch) -> None:
@@ -189,10 +190,51 @@ def test_a_slot_goes_on_where_a_send_before_a_coming_again_waits_for_its_copies(
     again.resumes(Resume([], []))
     world.shard.submit([again])
     world.machine.quiesce()
-    assert slot in world.shard._inbox.attaching(), "it waits"
+    assert world.shard._inbox.attaching(slot), "it waits"
     world.shard.unpause(slot)
     world.machine.quiesce()
     assert world.done(POLITE) == [1, 2, 3] and not world.shard._standing
+
+
+def test_a_slot_that_stands_has_what_waits_looked_at_once_and_not_in_each_turn(world: World, monkeypatch) -> None:
+    """A replay of 100,000 commands has hundreds of turns, in each of which all that waited was walked over."""
+    looks, waiting = [], Inbox.waiting
+    monkeypatch.setattr(Inbox, "waiting", lambda inbox, after: looks.append(after) or waiting(inbox, after))
+    slot = slot_of(OTHER)
+    world.shard.engine(slot)
+    world.shard.pause(slot)
+    comings = [coming_again(slot, 9000 + n, OTHER) for n in range(200)]
+    for n, each in enumerate(comings):
+        each.session = 100 + n
+    world.shard.submit([*comings[:198], world.polite(1)])
+    world.shard.unpause(slot)
+    turns = 0
+    while world.shard._standing:
+        assert world.machine.turn()
+        turns += 1
+        if turns == 2:
+            world.shard.submit(comings[198:])  # those of a late edge
+    assert turns > 3 and len(looks) == 1 and not world.shard._inbox.new, "all of them are attached"
+    assert world.shard._inbox.again is None, "nobody counts any more"
+
+
+def test_who_came_again_to_a_slot_that_has_gone_keeps_it_from_nothing_when_it_comes_back() -> None:
+    slot = slot_of(OTHER)
+    inbox = Inbox(Deferred(), lambda: None, alone=False)
+    waits, later = coming_again(slot, 1, OTHER), coming_again(slot, 2, OTHER)
+    inbox.new += [waits, coming_again(7, 3, "x")]
+    assert inbox.attaching(slot) and inbox.attaching(7)
+    inbox.comes([later, later])
+    inbox.gone(later)
+    assert inbox.attaching(slot), "two are left"
+    inbox.drop(slot)
+    assert not inbox.attaching(slot) and inbox.attaching(7)
+    inbox.comes([later])
+    inbox.gone(later)  # to nobody: its slot is led elsewhere
+    assert not inbox.attaching(slot)
+    inbox.asks_no_more()
+    inbox.gone(later)
+    assert inbox.attaching(7) and not inbox.attaching(slot), "looked at anew"
 
 
 def test_who_waits_no_more_as_its_slot_has_gone_is_told_to_go_on() -> None:

@@ -11,7 +11,7 @@ from broker.core.address import Routing
 from broker.core.commands import Publish, Transact
 from broker.core.effects import Turn
 from broker.core.errors import NewerRelease
-from broker.core.records import MetaRecord
+from broker.core.records import GroupRecord, MetaRecord
 from broker.engine.at_work import stated
 from broker.engine.engine import Engine
 from broker.owner.commit.group_commit import Unwritable
@@ -114,14 +114,18 @@ def test_an_engine_that_nobody_has_is_not_kept_for_this():
     assert {each.number for each in world.shard.every_engine()} == {SLOT, kept.number}
 
 
-def test_a_record_of_a_large_commit_that_cannot_be_written_is_of_its_slot():
+@pytest.mark.parametrize("many", [1, 1000])
+def test_a_record_of_a_large_commit_that_cannot_be_written_is_of_its_slot(many):
     class Log:
+        def append(self, record):
+            raise OverflowError("planted")
+
         def append_in_pieces(self, record):
             yield
             raise OverflowError("planted")
 
     turn = Turn(1, 1)
-    turn.appends.append(MetaRecord(12, "ids", {"next": 1}))
+    turn.appends.append(GroupRecord(12, [MetaRecord(12, "ids", {"next": 1})] * many))
     commit = LargeCommit(Log(), None, iter(()), turn, {}, [])
     with pytest.raises(Unwritable) as thrown:
         while commit.go_on():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.config.settings import JournalSettings, Settings
@@ -38,7 +40,10 @@ def commit(parts: list, seq: int = 7, session: int = 1) -> Transact:
 class World:
     """handled, checked   parts, in the turn under way."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, dead_letters: str = "") -> None:
+        settings = Settings(journal=JournalSettings(min_free_bytes=0))
+        address = replace(settings.engine.address, dead_letter_address=dead_letters)
+        self.settings = replace(settings, engine=replace(settings.engine, address=address))
         self.effects: list = []
         self.stopped = ""
         self.handled = self.checked = 0
@@ -58,8 +63,7 @@ class World:
         monkeypatch.setattr(Engine, "check", checked)
 
     def start(self) -> None:
-        settings = Settings(journal=JournalSettings(min_free_bytes=0))
-        self.machine = Machine(self.disk, HandClock(), settings, self)
+        self.machine = Machine(self.disk, HandClock(), self.settings, self)
         self.shard, self.journal = self.machine.shard, self.machine.journal
         self.machine.quiesce()
 

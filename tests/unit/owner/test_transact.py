@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import Hold, Settle
-from broker.core.effects import Deliver, Done, Refused
+from broker.core.address import AckMode, Outcome, Routing
+from broker.core.commands import Barrier, Hold, Settle, Subscribe, Transact
+from broker.core.effects import Deliver, Done, Move, Refused, Turn
 from broker.core.errors import Code
 from broker.core.ids import slot_of
+from broker.core.message import Run
+from broker.engine.engine import Engine
 from broker.owner.transactions import transact
 
 from .test_large_commits import MANY, NAMES, World, commit, consume, send
@@ -81,3 +84,94 @@ def test_small_ones_are_one_step(world: World, monkeypatch: pytest.MonkeyPatch) 
     world.shard.submit([few])
     world.turn()
     assert world.handled == 30
+
+
+# ── dead letters ───────────────────────────────────────────────────────────────────────────────────
+
+
+class DeadLetters(World):
+    """moved   messages that were moved in the turn under way.    ids   what consumer 7 of `old` holds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch, "dead")
+        self.moved = 0
+        move = Engine.moved
+
+        def moved(engine: Engine, item: Move, turn: Turn) -> None:
+            self.moved += len(item.ids)
+            move(engine, item, turn)
+
+        monkeypatch.setattr(Engine, "moved", moved)
+        self.do(*[send("old", b"\n\0%d" % n) for n in range(MANY)])
+        self.do(*[Subscribe(slot_of("old"), 9, 0, 7, "old", Routing.ANYCAST, AckMode.INDIVIDUAL, credit_messages=MANY)])
+        self.ids = [i for effect in self.of(Deliver) for i in effect.run.ids]
+        assert len(self.ids) == MANY
+        self.effects.clear()
+
+    def rejects(self, seq: int = 7) -> Transact:
+        return commit([Settle(slot_of("old"), 9, 0, 7, [i], Outcome.REJECT) for i in self.ids], seq=seq, session=9)
+
+    def turn(self) -> bool:
+        self.moved = 0
+        return super().turn()
+
+    def bodies(self, name: str) -> list[bytes]:
+        self.effects.clear()
+        self.do(Subscribe(slot_of(name), 9, 0, 8, name, Routing.ANYCAST, AckMode.INDIVIDUAL))
+        return [record for effect in self.of(Deliver) for record in effect.run.records]
+
+
+@pytest.fixture
+def letters(monkeypatch: pytest.MonkeyPatch) -> DeadLetters:
+    return DeadLetters(monkeypatch)
+
+
+def test_many_dead_letters_of_one_commit_are_no_long_step(letters: DeadLetters) -> None:
+    """5,000 of them were one of 74 ms."""
+    letters.shard.submit([letters.rejects()])
+    moved = []
+    while letters.shard._large is not None or not moved:
+        assert letters.turn()
+        moved.append(letters.moved)
+        assert letters.shard._large is None or not (letters.machine.busy() or letters.effects), "half of it was told"
+    assert sum(moved) == MANY and max(moved) <= transact.PIECE
+    letters.machine.quiesce()
+    assert [done.seq for done in letters.of(Done)] == [7]
+    assert [record[-3:].strip(b"\n\0") for record in letters.bodies("dead")] == [b"%d" % n for n in range(MANY)]
+    assert letters.bodies("old") == []
+
+
+def test_what_is_asked_behind_it_comes_behind_all_of_them(letters: DeadLetters) -> None:
+    dead = slot_of("dead")
+    letters.shard.submit([letters.rejects(), send("dead", b"\n\0last", 8, session=9)])
+    while letters.shard._large is None or not letters.moved:
+        letters.turn()
+    letters.shard.submit([Barrier(dead, 9, 9)])
+    letters.shard._tick()
+    assert not letters.effects
+    letters.machine.quiesce()
+    assert [done.seq for done in letters.of(Done)] == [7, 8, 9]
+    assert letters.bodies("dead")[-1] == b"\n\0last"
+
+
+@pytest.mark.parametrize("at", [3, 12, 20, 26, 30, 99])
+def test_a_power_loss_in_the_middle_of_dead_letters_leaves_each_once(letters: DeadLetters, at: int) -> None:
+    letters.shard.submit([letters.rejects()])
+    for _ in range(at):
+        letters.turn()
+    whole = letters.shard._large is None
+    assert whole is (at == 99)
+    for io in letters.machine.busy():
+        io.run_one()
+    letters.disk.crash()
+    letters.start()
+    assert (len(letters.bodies("dead")), len(letters.bodies("old"))) == ((MANY, 0) if whole else (0, MANY))
+
+
+def test_large_bodies_weigh_and_one_message_cannot_be_cut() -> None:
+    def move(nbytes: int, count: int = 1) -> Move:
+        return Move(3, 1, [1] * count, "dead", Run([1] * count, b"", [b"\0"] * count, nbytes))
+
+    assert not transact.much_moves([move(1 << 30)]) and not transact.much_moves([move(10)] * transact.PIECE)
+    assert transact.much_moves([move(10)] * (transact.PIECE + 1)) and transact.much_moves([move(1 << 20)] * 2)
+    assert transact.much_moves([move(6400, 6400)] * 2)

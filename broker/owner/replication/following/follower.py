@@ -25,7 +25,7 @@ from broker.core.errors import Code
 from broker.core.metrics import Metric
 from broker.core.patience import Patience, stood_still
 from broker.core.records import MetaRecord, RunRecord
-from broker.engine.queue.queue import Queue
+from broker.engine.engine import Engine
 from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Ended, EndKind, Stream, StreamEnd
@@ -184,10 +184,10 @@ class Followers:
         followed = self._followed.get(slot)
         return followed.counted if followed is not None and not followed.partial else None
 
-    def queues(self, slot: int) -> list[Queue]:
-        """Of a slot followed here."""
+    def engine(self, slot: int) -> Engine | None:
+        """Of a slot followed here, to be looked at only."""
         followed = self._followed.get(slot)
-        return followed.standby.engine.queues() if followed is not None else []
+        return followed.standby.engine if followed is not None else None
 
     def keeper(self, slot: int) -> Standby | None:
         """Who keeps the small state of a slot followed here."""
