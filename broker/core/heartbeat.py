@@ -25,13 +25,20 @@ HEARD: Final = 3
 """It does so only where whoever listens bears the silence of so many of those pauses."""
 PROMISED: Final = 0.85
 """… and where a promise that each heart-beat renews is longer, by as much as the answer may take."""
+LATE: Final = 0.5
+"""Of a period: so late was a look of ours, or an answer."""
+CALM_S: Final = 4.0
+"""So long after that nothing is left out: a process that stands still now and then shall not be taken for dead sooner
+than it was without pauses. On a machine that others need as well it is such a process."""
 SHORT: Final = 0.1
 """Of a period: a timer that came so much before its time does not come twice."""
 
 
-def until_look(now: float, period: float) -> float:
-    """Seconds to the next look of who looks every `period`. All who do in a process look at the same moments: it wakes
-    up once for them, and what they say leaves together."""
+def until_look(now: float, period: float, silence: float) -> float:
+    """Seconds to the next look of who looks every `period`. Where streams at rest pause, all who look in a process do
+    so at the same moments: it wakes up once for them, and what they say leaves together. silence: as for pause()."""
+    if pause(period, silence) == 1:
+        return period
     left = period - now % period
     return left if left > SHORT * period else left + period
 
@@ -52,7 +59,7 @@ def pause(period: float, silence: float, promise: float = 0.0) -> int:
 class Heartbeat:
     """Of one stream, one way."""
 
-    __slots__ = ("_pause", "_period", "_quiet")
+    __slots__ = ("_calm", "_looked", "_pause", "_period", "_quiet")
 
     def __init__(self, period: float, pause: int) -> None:
         """It speaks every so many periods, or more often."""
@@ -60,12 +67,24 @@ class Heartbeat:
         self._pause = pause
         self._quiet = 0
         """Periods since it spoke."""
+        self._looked = 0.0
+        self._calm = 0.0
+        """When it may leave heart-beats out again."""
 
     def due(self, said: bool, now: float) -> bool:
         """A look; `said`: something was, since the last one. Must a heart-beat be? True: it is sent now."""
+        looked, self._looked = self._looked, now
+        if looked:
+            self.late(now - looked - self._period, now)
         # What was said may have been said at the very beginning of the period.
         self._quiet = self._pause - 1 if said else self._quiet + 1
-        if self._quiet < self._pause and (said or not speaks(now, self._period, self._pause)):
+        may_wait = now >= self._calm and not speaks(now, self._period, self._pause)
+        if self._quiet < self._pause and (said or may_wait):
             return False
         self._quiet = 0
         return True
+
+    def late(self, seconds: float, now: float) -> None:
+        """Something came so much behind its time: if that is much, nothing is left out for a while."""
+        if seconds > LATE * self._period:
+            self._calm = now + CALM_S

@@ -194,7 +194,7 @@ class OwnerLink:
         # refused has cost a message.
         self._send_bytes(pb.Up(hello=self._hello).SerializeToString())
         self._user.on_dialed(self)
-        self._later(until_look(self._dialled, self._settings.ping_ms / 1000), end.tick)
+        self._look_later(end, self._dialled)
 
     def close(self, why: str) -> None:
         """Nobody needs it any more: what is queued leaves before the end."""
@@ -256,7 +256,11 @@ class OwnerLink:
         if self._beat.due(not self._quiet, now):
             self._ping()
         self._quiet = True
-        self._later(until_look(now, ping), end.tick)
+        self._look_later(end, now)
+
+    def _look_later(self, end: _End, now: float) -> None:
+        settings = self._settings
+        self._later(until_look(now, settings.ping_ms / 1000, settings.dead_after_ms / 1000), end.tick)
 
     def _given_up(self, seconds: float) -> bool:
         """We, or what is sent to us, stood still for so long. Has the owner given us up by now? Then its earlier

@@ -475,7 +475,7 @@ class LinkServer:
         if not self._ticking:
             self._ticking = True
             self._ticked = self._clock.monotonic()
-            self._later(until_look(self._ticked, self._settings.ping_ms / 1000), self._tick)
+            self._later(until_look(self._ticked, self._settings.ping_ms / 1000, self.silence_s), self._tick)
 
     def _tick(self) -> None:
         """Every ping_ms while an edge is connected."""

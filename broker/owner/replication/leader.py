@@ -553,7 +553,7 @@ class Leaders:
         if self._stopped:
             return
         now, period = self._clock.monotonic(), self._settings.ping_ms / 1000
-        self._later(until_look(now, period), self._tick)
+        self._later(until_look(now, period, self._settings.dead_after_ms / 1000), self._tick)
         self._ask_replicas()
         slept = stood_still(self._ticked, now, period)
         self._ticked = now

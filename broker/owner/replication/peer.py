@@ -451,7 +451,7 @@ class Peer:
         if what == "acked":
             self._acked(message.acked)
         elif what == "pong":
-            self._pong(message.pong)
+            self._pong(message.pong, now)
         elif what == "haves":
             for have in message.haves.haves:
                 self._user.on_have(self, have)
@@ -494,10 +494,11 @@ class Peer:
         self._user.on_acked(self, followers)
         self.flush()
 
-    def _pong(self, number: int) -> None:
+    def _pong(self, number: int, now: float) -> None:
         sent = self._pings.pop(number, None)
         if sent is None:
             return
+        self._beat.late(now - sent, now)
         # Answers come in order; what was not answered before this one never will be.
         for older in [n for n in self._pings if n < number]:
             del self._pings[older]

@@ -7,16 +7,17 @@ from random import Random
 
 import pytest
 
-from broker.core.heartbeat import SHORT, Heartbeat, pause, until_look
+from broker.core.heartbeat import CALM_S, LATE, SHORT, Heartbeat, pause, until_look
 
 PERIOD = 0.08
+SILENCE = 0.5
 
 
 def looks(count: int, since: float = 1000.03) -> list[float]:
     """When a process looks that began at that time."""
     found = [since]
     for _ in range(count):
-        found.append(found[-1] + until_look(found[-1], PERIOD))
+        found.append(found[-1] + until_look(found[-1], PERIOD, SILENCE))
     return found[1:]
 
 
@@ -33,9 +34,9 @@ def test_all_that_look_do_so_at_the_same_moments_whenever_they_began():
 
 def test_a_timer_that_is_early_or_late_changes_no_later_look():
     due = 1000.0
-    assert until_look(due - SHORT * PERIOD / 2, PERIOD) == pytest.approx(PERIOD * (1 + SHORT / 2)), "not twice"
-    assert until_look(due + PERIOD / 2, PERIOD) == pytest.approx(PERIOD / 2)
-    assert 0 < until_look(due, PERIOD) <= PERIOD * (1 + SHORT)
+    assert until_look(due - SHORT * PERIOD / 2, PERIOD, SILENCE) == pytest.approx(PERIOD * (1 + SHORT / 2)), "not twice"
+    assert until_look(due + PERIOD / 2, PERIOD, SILENCE) == pytest.approx(PERIOD / 2)
+    assert 0 < until_look(due, PERIOD, SILENCE) <= PERIOD * (1 + SHORT)
 
 
 def test_at_rest_every_second_look_has_a_heart_beat_and_all_streams_of_a_process_the_same_ones():
@@ -67,3 +68,25 @@ def test_a_pause_is_only_where_silence_and_promise_leave_room_for_it():
     assert pause(0.1, 0.5) == 1, "a heart-beat that is lost must not be a third of all that are waited for"
     assert pause(0.08, 0.5, 0.16) == 1, "the promise would run out before it is renewed"
     assert pause(0.5, 10.0) == 2
+    assert until_look(1000.03, 0.1, 0.5) == 0.1, "there all goes on as without pauses"
+
+
+def test_who_was_late_leaves_nothing_out_until_it_was_punctual_for_a_while():
+    times = looks(20)
+    late = times[-1] + PERIOD * (1 + 1.1 * LATE)
+    times += [late, *looks(100, late)]
+    beats = spoken([False] * len(times), times, 2)
+    assert len([n for n in beats if n < 20]) == 10
+    restless = [n for n in range(20, len(times)) if times[n] - late < CALM_S]
+    assert [n for n in beats if n in restless] == restless
+    after = [n for n in beats if times[n] > late + CALM_S + PERIOD]
+    assert {b - a for a, b in pairwise(after)} == {2} and len(after) > 20
+
+
+def test_so_does_who_is_answered_late():
+    beat = Heartbeat(PERIOD, 2)
+    beat.late(LATE * PERIOD / 2, 999.9)
+    times = looks(10)
+    assert sum(beat.due(False, now) for now in times) == 5
+    beat.late(LATE * PERIOD * 1.1, times[-1])
+    assert all(beat.due(False, now) for now in looks(10, times[-1]))

@@ -345,7 +345,7 @@ class Followers:
         if self._stopped:
             return
         now = self.clock.monotonic()
-        self._later(until_look(now, self._tick_s), self._tick)
+        self._later(until_look(now, self._tick_s, self._dead_after_s), self._tick)
         slept = stood_still(self._ticked, now, self._tick_s)
         self._ticked = now
         for owner, stream in list(self._streams.items()):
