@@ -476,7 +476,13 @@ class ClusterSettings:
     replicas: int = setting(3, "copies", "of each slot; fewer while there are fewer owners", most=7)
     min_in_sync: int = setting(2, "copies", "that must have a durable message before its RECEIPT", most=7)
     lease_s: float = setting(5.0, "seconds", "without contact to etcd: a component counts as dead", least=2)
-    ping_ms: int = setting(80, "milliseconds", "heart-beat on streams between components", least=10)
+    ping_ms: int = setting(
+        80,
+        "milliseconds",
+        "heart-beat on streams between components",
+        "at rest every second one, where three of those fit into dead_after_ms",
+        least=10,
+    )
     dead_after_ms: int = setting(
         500,
         "milliseconds",

@@ -14,7 +14,11 @@ SERVICE = "/stampede.v1.Link/"
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """gRPC's own bound, 4 MiB, ends the stream when a burst of large records makes one message."""
-KEEPALIVE_MS = 500
+KEEPALIVE_MS = 3_000
+"""Where nobody listens there is no hurry, and each costs both ends of a connection threads that wake up."""
+WINDOW_BYTES = 8 * 1024 * 1024
+"""Of one stream under way: with 10 ms to the other end and back 800 MB/s, as much as replication has sent and not
+acknowledged. What a stream's user reads late is bounded by what its other end may leave unacknowledged."""
 
 
 def keepalive(settings: ClusterSettings) -> list[tuple[str, int]]:
@@ -34,6 +38,10 @@ def keepalive(settings: ClusterSettings) -> list[tuple[str, int]]:
 COMMON: list[tuple[str, int]] = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # Else gRPC finds the window out by a ping of its own behind each message that comes after a pause, so each
+    # heart-beat is two round trips: a fifth of what an idle cluster computes.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
 ]
 
 CLIENT: list[tuple[str, int]] = [

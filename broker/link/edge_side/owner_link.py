@@ -25,6 +25,7 @@ from typing import Final, Protocol
 from broker.config.settings import ClusterSettings
 from broker.core.commands import Publish
 from broker.core.errors import CODES, Code, ProtocolViolation
+from broker.core.heartbeat import Heartbeat, pause, until_look
 from broker.core.patience import Patience, stood_still
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.clock import Clock, Later, Schedule
@@ -142,6 +143,7 @@ class OwnerLink:
         """When the last message came; standing still is not taken off, as it is from `_heard`."""
         self._ticked = 0.0
         self._quiet = True
+        self._beat = Heartbeat(settings.ping_ms / 1000, pause(settings.ping_ms / 1000, settings.dead_after_ms / 1000))
         self._said_no = ""
         self._far = False
         self._reset()
@@ -192,7 +194,7 @@ class OwnerLink:
         # refused has cost a message.
         self._send_bytes(pb.Up(hello=self._hello).SerializeToString())
         self._user.on_dialed(self)
-        self._later(self._settings.ping_ms / 1000, end.tick)
+        self._look_later(end, self._dialled)
 
     def close(self, why: str) -> None:
         """Nobody needs it any more: what is queued leaves before the end."""
@@ -235,7 +237,7 @@ class OwnerLink:
             self.on_closed(end, Ended(why))
 
     def tick(self, end: _End) -> None:
-        """Every ping_ms: says something when nothing was said, and notices when nothing was heard."""
+        """Every ping_ms: says something when nothing was said for long, and notices when nothing was heard."""
         if end is not self._end:
             return
         now = self._clock.monotonic()
@@ -251,10 +253,14 @@ class OwnerLink:
             self._patience.judged(now)
             self._abort(f"nothing heard for {borne * 1000:.0f} ms (dead_after_ms)")
             return
-        if self._quiet:
+        if self._beat.due(not self._quiet, now):
             self._ping()
         self._quiet = True
-        self._later(ping, end.tick)
+        self._look_later(end, now)
+
+    def _look_later(self, end: _End, now: float) -> None:
+        settings = self._settings
+        self._later(until_look(now, settings.ping_ms / 1000, settings.dead_after_ms / 1000), end.tick)
 
     def _given_up(self, seconds: float) -> bool:
         """We, or what is sent to us, stood still for so long. Has the owner given us up by now? Then its earlier

@@ -32,6 +32,7 @@ from typing import Final, Protocol
 from broker.core.commands import Command, Confirm, Disconnect, Prepare, Publish, Settle, Subscribe, Unsubscribe
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Effect, Refused, Resumed
 from broker.core.errors import Code
+from broker.core.heartbeat import Heartbeat
 from broker.core.message import BLOB, Blob
 from broker.core.patience import Patience
 from broker.core.request import Request
@@ -101,6 +102,10 @@ class EdgePeerUser(Protocol):
         """A number for an Open, unlike all others that any edge here has had."""
         ...
 
+    def heartbeat(self) -> Heartbeat:
+        """Of what is said to one edge."""
+        ...
+
     def told(self, token: int, slot: int) -> bool:
         """Has the edge of that token said all it knows of the slot since it is led here."""
         ...
@@ -128,6 +133,7 @@ class EdgePeer:
         self.patience = Patience(user.silence_s)
         self.quiet = True
         self.dirty = False
+        self._beat = user.heartbeat()
         self._user = user
         self._reset()
 
@@ -423,9 +429,9 @@ class EdgePeer:
         self.dirty = True
         return True
 
-    def ping_if_quiet(self) -> None:
-        """Some time has passed: nothing was sent in it, so a heart-beat is."""
-        if self.quiet:
+    def ping_if_quiet(self, now: float) -> None:
+        """A period is over: where nothing was sent for long, a heart-beat is."""
+        if self._beat.due(not self.quiet, now):
             self.send_bytes(DOWN_PING)
         self.quiet = True
 

@@ -26,6 +26,7 @@ from broker.config.settings import Settings
 from broker.core.commands import Command
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Resumed
 from broker.core.errors import Code, ProtocolViolation
+from broker.core.heartbeat import Heartbeat, pause, until_look
 from broker.core.metrics import Metric
 from broker.core.patience import stood_still
 from broker.rpc.v1 import link_pb2 as pb
@@ -474,7 +475,7 @@ class LinkServer:
         if not self._ticking:
             self._ticking = True
             self._ticked = self._clock.monotonic()
-            self._later(self._settings.ping_ms / 1000, self._tick)
+            self._later(until_look(self._ticked, self._settings.ping_ms / 1000, self.silence_s), self._tick)
 
     def _tick(self) -> None:
         """Every ping_ms while an edge is connected."""
@@ -495,9 +496,13 @@ class LinkServer:
                 self._lost(peer, f"nothing heard for {borne * 1000:.0f} ms (dead_after_ms)")
                 stream.abort("nothing heard from the edge")
                 continue
-            peer.ping_if_quiet()
+            peer.ping_if_quiet(now)
         if self._strangers or any(peer.stream is not None for peer in self._peers.values()):
             self._tick_soon()
+
+    def heartbeat(self) -> Heartbeat:
+        period = self._settings.ping_ms / 1000
+        return Heartbeat(period, pause(period, self.silence_s))
 
     def _spoke(self, stream: Stream, slept: float, now: float) -> float:
         """When its last message came. slept: we stood still for so long, and may not have heard it."""

@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from broker.config.settings import ClusterSettings
 from broker.core.errors import Code
+from broker.core.heartbeat import until_look
 from broker.core.metrics import Metric
 from broker.core.patience import stood_still
 from broker.core.records import Item, MetaRecord
@@ -127,6 +128,8 @@ class Leaders:
         self._committed = 0
         self._stalled = False
         """Somebody asked whether it may dispatch, and may not."""
+        self._dispatches = False
+        """Somebody has asked whether it may, since the last tick."""
         self._leaving: frozenset[str] = frozenset()
         self._checks = Checks(later)
         self._asked: dict[int, Answer] = {}
@@ -337,6 +340,7 @@ class Leaders:
         lead = self._leads.get(slot)
         if lead is None or lead.state is not LeaderState.WHOLE:
             return False
+        self._dispatches = True
         now = self._clock.monotonic()
         if now < lead.until:
             return True
@@ -464,6 +468,7 @@ class Leaders:
             peer = self._peers[progress.member] = Peer(
                 progress.member, self._addresses.get(progress.member, ""), self._identity, self, self._dialer,
                 self._clock, self._later, self._settings.dead_after_ms, self._settings.promise_ms,
+                self._settings.ping_ms,
             )  # fmt: skip
         # Seconds that we stood still are taken out of all times here, or each pause of ours would look like its
         # silence.
@@ -547,15 +552,16 @@ class Leaders:
     def _tick(self) -> None:
         if self._stopped:
             return
-        self._later(self._settings.ping_ms / 1000, self._tick)
+        now, period = self._clock.monotonic(), self._settings.ping_ms / 1000
+        self._later(until_look(now, period, self._settings.dead_after_ms / 1000), self._tick)
         self._ask_replicas()
-        now = self._clock.monotonic()
-        slept = stood_still(self._ticked, now, self._settings.ping_ms / 1000)
+        slept = stood_still(self._ticked, now, period)
         self._ticked = now
         self._slept += slept
         self._tell_counted()
+        rest, self._dispatches = not self._dispatches, False
         for peer in list(self._peers.values()):
-            peer.tick(slept)
+            peer.tick(slept, rest)
         if now - self._looked > USED_S:
             self._looked = now
             self._let_go(now)

@@ -26,6 +26,7 @@ from typing import Any, Final, Protocol
 from google.protobuf.message import DecodeError
 
 from broker.core.errors import CODES, Code
+from broker.core.heartbeat import Heartbeat, pause
 from broker.core.patience import Patience
 from broker.core.slots import SlotRecord
 from broker.rpc.v1 import replica_pb2 as pb
@@ -115,10 +116,10 @@ class Peer:
     missed    when the last attempt to reach it began that has failed since it spoke last; 0 = none has."""
 
     __slots__ = (
-        "_again", "_append_seq", "_attempt", "_clock", "_counted", "_dialer", "_dialled", "_down_since", "_flight",
-        "_gathered", "_gathered_bytes", "_gathered_late", "_heard", "_identity", "_known", "_later", "_leads",
-        "_leads_due", "_over", "_pings", "_promise_s", "_refused", "_seq", "_stream", "_up", "_user", "address", "id",
-        "late", "lost", "missed", "patience", "pongs", "promise", "unacked",
+        "_again", "_append_seq", "_attempt", "_beat", "_clock", "_counted", "_dialer", "_dialled", "_down_since",
+        "_flight", "_gathered", "_gathered_bytes", "_gathered_late", "_heard", "_identity", "_known", "_later",
+        "_leads", "_leads_due", "_over", "_pings", "_promise_s", "_refused", "_seq", "_stream", "_up", "_user",
+        "address", "id", "late", "lost", "missed", "patience", "pongs", "promise", "unacked",
     )  # fmt: skip
 
     def __init__(
@@ -132,6 +133,7 @@ class Peer:
         later: Callable[[float, Callable[[], None]], Any],
         dead_after_ms: int,
         promise_ms: int,
+        ping_ms: int,
     ) -> None:
         """`address`: host:port, "" = not known now."""
         self.id = id
@@ -144,6 +146,7 @@ class Peer:
         self.missed = 0.0
         self.patience = Patience(dead_after_ms / 1000)
         self._promise_s = promise_ms / 1000
+        self._beat = Heartbeat(ping_ms / 1000, pause(ping_ms / 1000, dead_after_ms / 1000, promise_ms / 1000))
         self._identity = identity
         self._user = user
         self._dialer = dialer
@@ -269,8 +272,9 @@ class Peer:
             self._stream.abort("it has another address now")
         self.dial()
 
-    def tick(self, slept: float) -> None:
-        """Every ping_ms: pings, and finds out whether it is lost. `slept`: patience.stood_still."""
+    def tick(self, slept: float, rest: bool = False) -> None:
+        """Every ping_ms: pings, and finds out whether it is lost. `slept`: patience.stood_still. `rest`: nobody has
+        asked for its promise since the last time."""
         now, patience = self._clock.monotonic(), self.patience
         self._down_since = min(now, self._down_since + slept)
         self._dialled = min(now, self._dialled + slept)
@@ -286,7 +290,9 @@ class Peer:
         elif not self._heard and now - self._dialled > patience.answer(now):
             patience.judged(now)
             self._stream.abort("unreachable: no answer", EndKind.UNREACHED)
-        else:
+        # A promise that nobody needs is renewed while it lasts, not as often as possible; who does not answer, or has
+        # news to hear, is not left alone.
+        elif self._beat.due(not rest, now) or not rest or self._counted or self._pings or not self._heard:
             self.ping()
         bound = patience.stretched(BROKEN_S, now) if self._known else FIRST_S
         if not self._heard and not self.lost and now - self._down_since >= bound:
@@ -445,7 +451,7 @@ class Peer:
         if what == "acked":
             self._acked(message.acked)
         elif what == "pong":
-            self._pong(message.pong)
+            self._pong(message.pong, now)
         elif what == "haves":
             for have in message.haves.haves:
                 self._user.on_have(self, have)
@@ -488,10 +494,11 @@ class Peer:
         self._user.on_acked(self, followers)
         self.flush()
 
-    def _pong(self, number: int) -> None:
+    def _pong(self, number: int, now: float) -> None:
         sent = self._pings.pop(number, None)
         if sent is None:
             return
+        self._beat.late(now - sent, now)
         # Answers come in order; what was not answered before this one never will be.
         for older in [n for n in self._pings if n < number]:
             del self._pings[older]

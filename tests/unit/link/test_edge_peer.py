@@ -27,6 +27,7 @@ from broker.core.commands import (
 )
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refused, Resumed
 from broker.core.errors import Code, ProtocolViolation
+from broker.core.heartbeat import Heartbeat
 from broker.core.message import BLOB, NO_IDS, Blob, Run
 from broker.core.reasons import Reason
 from broker.core.request import Request
@@ -72,6 +73,9 @@ class Bench:
         self.peer = EdgePeer(pb.Hello(edge="e", boot="b", token=TOKEN), self)  # type: ignore[arg-type]
         self.stream = Stream()
         self.peer.begin(self.stream)  # type: ignore[arg-type]
+
+    def heartbeat(self) -> Heartbeat:
+        return Heartbeat(1.0, 2)
 
     def published(self, slot: int, dedup: tuple[int, int]) -> bool:
         return self.has_published
@@ -367,9 +371,9 @@ def test_pressure_is_told_once_and_by_a_flush_to_come(bench):
 
 
 def test_only_a_quiet_stream_is_pinged(bench):
-    bench.peer.ping_if_quiet()
+    bench.peer.ping_if_quiet(1.0)
     assert bench.stream.sent == [], "it has just said something"
-    bench.peer.ping_if_quiet()
+    bench.peer.ping_if_quiet(2.0)
     assert bench.stream.sent == [DOWN_PING]
 
 

@@ -14,6 +14,7 @@ from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
 
 TOKEN = 7
+PERIOD = make_settings().cluster.ping_ms / 1000
 
 
 class One:
@@ -192,6 +193,15 @@ def test_a_turn_with_more_than_a_batch_is_split(one):
 def test_idle_streams_live_by_pings(one):
     one.world.pass_time(10)
     assert len(one.world.pairs) == 1 and one.port.stats.lost == 0
+
+
+def test_at_rest_each_end_speaks_every_second_period_and_both_wake_up_for_nothing_else(one):
+    """What an idle cluster costs is these messages and looks."""
+    one.world.pass_time(1)
+    ups, downs = len(one.up.sent), len(one.down.sent)
+    one.world.pass_time(16)
+    assert len(one.up.sent) - ups == pytest.approx(16 / (2 * PERIOD), abs=1)
+    assert len(one.down.sent) - downs == pytest.approx(16 / (2 * PERIOD), abs=1)
 
 
 def test_a_silent_owner_is_left_after_dead_after_ms(one):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from broker.owner.replication.leader import LINGER_S, RETRY_S, USED_S
+from broker.owner.replication.peer import Peer
 
 from .test_repl_basics import SLOT, in_sync, ready_world, same_everywhere, told
 
@@ -246,3 +247,23 @@ def test_a_stream_that_no_slot_needs_is_kept_for_a_while():
     assert set(leader.leaders._peers) == {"o1", "o2"}
     world.run(3 * USED_S)
     assert not leader.leaders._peers
+
+
+def test_at_rest_followers_are_pinged_half_as_often_and_a_leader_that_hands_out_has_its_promises_at_once(monkeypatch):
+    """The world asks all leaders at every step whether they may dispatch: that is no rest."""
+    world = ready_world()
+    leader = world.leader(SLOT)
+    pings: list[str] = []
+    tell = Peer.ping
+    monkeypatch.setattr(Peer, "ping", lambda self: (pings.append(self.id), tell(self)))
+    period = world.settings.ping_ms / 1000
+    world.run(50 * period)
+    assert len(pings) == pytest.approx(2 * 50, abs=4)
+    monkeypatch.setattr(world, "check_dispatch", lambda: None)
+    world.run(2 * period)
+    pings.clear()
+    for _ in range(50):
+        world.run(period)
+        assert leader.leaders._promised(leader.leaders._leads[SLOT], "o1") > world.now
+    assert len(pings) == pytest.approx(2 * 25, abs=4)
+    assert leader.leaders.may_dispatch(SLOT), "it waits for no answer"

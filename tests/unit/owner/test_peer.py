@@ -24,9 +24,11 @@ class Line:
         self.dialled: list[float] = []
         self.aborted: list[str] = []
         self.lost: list[str] = []
+        self.pings: list[float] = []
         self.answers = True
         me = Identity("/test", "o0", "boot", 1)
-        self.peer = Peer("o1", "o1:1", me, self, self, self, self.later, round(DEAD_S * 1000), 250)
+        dead, ping = round(DEAD_S * 1000), round(PING_S * 1000)
+        self.peer = Peer("o1", "o1:1", me, self, self, self, self.later, dead, 250, ping)
 
     # clock, later
     def monotonic(self) -> float:
@@ -35,14 +37,14 @@ class Line:
     def later(self, seconds: float, callback: object) -> None:
         self.timers.append((self.now + seconds, callback))
 
-    def run(self, seconds: float, tick: bool = False) -> None:
-        """`tick`: as the leader does, every ping_ms."""
+    def run(self, seconds: float, tick: bool = False, rest: bool = False) -> None:
+        """`tick`: as the leader does, every ping_ms. `rest`: nobody asks for the promise meanwhile."""
         end, beat = self.now + seconds, self.now + PING_S
         while True:
             due = min([at for at, _ in self.timers], default=end + 1)
             if tick and beat <= min(due, end):
                 self.now, beat = beat, beat + PING_S
-                self.peer.tick(0.0)
+                self.peer.tick(0.0, rest)
             elif due <= end:
                 at, callback = next(timer for timer in self.timers if timer[0] == due)
                 self.timers.remove((at, callback))
@@ -60,6 +62,8 @@ class Line:
 
     def send(self, message: bytes) -> None:
         ping = pb.ToFollower.FromString(message).ping
+        if ping:
+            self.pings.append(self.now)
         if ping and self.answers:
             end = self.ends[-1]
             self.later(0.001, lambda: end.on_message(pb.ToLeader(pong=ping).SerializeToString()))
@@ -251,3 +255,34 @@ def test_it_knows_since_when_nobody_answers(line):
     line.answers = True
     line.run(1)
     assert line.peer.missed == 0.0
+
+
+def test_at_rest_it_is_pinged_half_as_often_and_its_promise_still_never_runs_out(line):
+    line.run(1.0, tick=True)
+    assert len(line.pings) == pytest.approx(1 / PING_S, abs=2), "somebody asks"
+    line.pings.clear()
+    for _ in range(25):
+        line.run(2 * PING_S, tick=True, rest=True)
+        assert line.peer.promise > line.now
+    assert len(line.pings) == pytest.approx(25, abs=2)
+
+
+def test_at_rest_news_and_a_ping_without_an_answer_are_followed_by_one_at_once(line):
+    line.run(4 * PING_S, tick=True, rest=True)
+    for _ in range(4):
+        line.peer.tell(3, 7)
+        line.pings.clear()
+        line.run(PING_S, tick=True, rest=True)
+        assert len(line.pings) == 1
+    line.answers = False
+    line.run(2 * PING_S, tick=True, rest=True)
+    line.pings.clear()
+    line.run(3.5 * PING_S, tick=True, rest=True)
+    assert len(line.pings) >= 3
+
+
+def test_at_rest_one_that_is_silent_is_lost_no_later(line):
+    line.run(10.0, tick=True, rest=True)
+    line.answers = False
+    line.run(DEAD_S + PING_S, tick=True, rest=True)
+    assert len(line.lost) == 1 and "silent" in line.lost[0]

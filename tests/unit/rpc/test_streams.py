@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from broker.config.settings import ClusterSettings
-from broker.rpc import streams
+from broker.rpc import options, streams
 from broker.rpc.dialer import GrpcDialer
 from broker.rpc.streams import EOF, GrpcStream
 from broker.seams.loop_watchdog import Steps
@@ -204,8 +204,9 @@ async def test_a_frozen_peer_is_noticed_by_the_pings():
         await dialer.close()
 
 
-async def test_a_quiet_stream_stays():
+async def test_a_quiet_stream_stays(monkeypatch):
     """gRPC's own defaults end it after the third ping."""
+    monkeypatch.setattr(options, "KEEPALIVE_MS", 500)
     async with pair() as (dialer, doors, address):
         client, server = await joined(dialer, doors, address)
         await asyncio.sleep(4)
@@ -282,3 +283,36 @@ async def test_a_write_that_fails_ends_the_call(late):
     assert cancelled == [True]
     stream.finish("over")
     await stream.written()
+
+
+PING = b"\0\0\x08\x06"
+"""So begins a PING of HTTP/2, asked or answered."""
+
+
+async def test_a_heart_beat_is_answered_by_nothing_below_the_stream():
+    """gRPC looks how wide the way is by a ping behind each message that comes after a pause: another round trip."""
+    async with pair() as (dialer, doors, address):
+        seen = [0]
+
+        async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(65536):
+                seen[0] += data.count(PING)
+                writer.write(data)
+            writer.close()
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there = await asyncio.open_connection(*address.split(":"))
+            await asyncio.gather(copy(reader, there[1]), copy(there[0], writer))
+
+        between = await asyncio.start_server(relay, "127.0.0.1", 0)
+        async with between:
+            client, server = await joined(dialer, doors, f"127.0.0.1:{between.sockets[0].getsockname()[1]}")
+            seen[0] = 0
+            for number in range(10):
+                client.stream.send(b"beat")
+                await server.until(lambda end, n=number: len(end.messages) > n)
+                server.stream.send(b"beat")
+                await client.until(lambda end, n=number: len(end.messages) > n)
+                await asyncio.sleep(0.05)
+            assert seen[0] == 0
+            await dialer.close()

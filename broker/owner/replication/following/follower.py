@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 
 from broker.config.settings import ClusterSettings
 from broker.core.errors import Code
+from broker.core.heartbeat import until_look
 from broker.core.metrics import Metric
 from broker.core.patience import Patience, stood_still
 from broker.core.records import MetaRecord, RunRecord
@@ -343,8 +344,8 @@ class Followers:
     def _tick(self) -> None:
         if self._stopped:
             return
-        self._later(self._tick_s, self._tick)
         now = self.clock.monotonic()
+        self._later(until_look(now, self._tick_s, self._dead_after_s), self._tick)
         slept = stood_still(self._ticked, now, self._tick_s)
         self._ticked = now
         for owner, stream in list(self._streams.items()):
