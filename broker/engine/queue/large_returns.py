@@ -99,8 +99,8 @@ class LargeReturn:
         self.turn = turn
         return True
 
-    def take(self, most: int = BACK) -> tuple[dict[int, Run], int]:
-        """Takes the next piece out, which counts as so many runs: `most`, or a little more."""
+    def pop(self, most: int = BACK) -> tuple[dict[int, Run], int]:
+        """Takes out the next piece, which counts as so many runs: `most`, or a little more."""
         piece: dict[int, Run] = {}
         if self.light:
             piece = dict(islice(self._messages.items(), most * _SHORT))

@@ -159,7 +159,7 @@ def _last_letters(slot: Slot, queue: Queue, returning: LargeReturn, messages: Le
 
 
 def _piece(slot: Slot, queue: Queue, returning: LargeReturn, most: int, turn: Turn) -> None:
-    piece, runs = returning.take(most)
+    piece, runs = returning.pop(most)
     turn.returns(runs)
     queue.no_longer_delivering(len(piece))
     if queue.deleted:

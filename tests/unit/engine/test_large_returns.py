@@ -18,14 +18,14 @@ def test_pieces_are_bounded_and_together_all_of_it_in_order():
     returning = LargeReturn(held(BACK * 2 + 5), failed=False)
     pieces = []
     while returning.left:
-        pieces.append(returning.take()[0])
+        pieces.append(returning.pop()[0])
     assert max(map(len, pieces)) <= BACK
     assert [i for piece in pieces for i in piece] == list(range(1, BACK * 2 + 6))
 
 
 def test_a_piece_may_be_smaller_and_says_what_it_counts_as():
     returning = LargeReturn(held(BACK), failed=False)
-    piece, runs = returning.take(4)
+    piece, runs = returning.pop(4)
     assert len(piece) == runs == 4 and returning.left == BACK - 4
 
 
