@@ -40,6 +40,7 @@ class Consumer:
     ledger   unacknowledged messages; None in AckMode.AUTO.
     held     messages acknowledged in open transactions: named id → the messages that id covers.
     void     named ids of which a message has come to the client again: no transaction with one of them can be.
+    twice    messages that its client was handed again while it had not acknowledged them: it will do so twice.
     flight   AckMode.AUTO with confirmation: deliveries that are not confirmed, in order; None: settled as handed out.
     bodies   … and messages whose large bodies are on their way, by id: settled one by one. None: they are in `flight`.
     sized    has a window of bytes, so sizes must be given back.
@@ -51,7 +52,7 @@ class Consumer:
     __slots__ = (
         "_held_bytes", "_held_messages", "_removed", "ack", "bit", "bodies", "credit_bytes", "credit_messages",
         "filter", "flight", "haunted", "held", "id", "ledger", "no_local", "overhead", "priority", "queue", "room",
-        "session", "sized", "void", "window_bytes",
+        "session", "sized", "twice", "void", "window_bytes",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe, queue: int) -> None:
@@ -68,6 +69,7 @@ class Consumer:
         self.ledger: Ledger | None = None if command.ack is AckMode.AUTO else {}
         self.held: dict[int, Ledger] = {}
         self.void: set[int] = set()
+        self.twice: set[int] = set()
         self._held_bytes = self._held_messages = 0
         confirms = command.confirm and command.ack is AckMode.AUTO and not command.browse
         self.flight: deque[Run] | None = deque() if confirms else None
@@ -188,9 +190,12 @@ class Consumer:
     def bury(self, ids: Sequence[int]) -> int:
         """It is about to be handed these for real: ghosts of them give way, and their credit comes back. How many."""
         ledger = self.ledger or {}
-        # Taken out, not overwritten by charge(): the ghost's credit would be lost, and the message would stand at its
-        # old place in the order of delivery, where a cumulative ACK of something else covers it (C43).
-        ghosts = {i: ledger.pop(i) for i in ids if i in ledger}
+        # They keep their places, as with the edge: its client was handed them there, and an ACK that names one covers
+        # what came before that, not what came before the second copy. (At the second place, ACK 84 of a client that was
+        # handed 84, 115 and 84 again settled 115, which it had not said a word of.)
+        ghosts = {i: ledger[i] for i in ids if i in ledger}
+        if self.ack is AckMode.INDIVIDUAL:
+            self.twice.update(ghosts)
         self.credit_messages += len(ghosts)
         if self.sized:
             self.credit_bytes += self._cost(ghosts)
@@ -282,6 +287,13 @@ class Consumer:
             # Its own group alone: another transaction of the same client keeps what it holds.
             taken.update(self.held.pop(i))  # their credit came back at the time of the Hold
         return taken
+
+    def not_again(self, ids: Sequence[int]) -> list[int]:
+        """Without those that are settled already: the client says so of the other copy that it was handed."""
+        known, twice = self.ledger or {}, self.twice
+        again = {i for i in twice.intersection(ids) if i not in known and i not in self.held}
+        twice -= again
+        return [i for i in ids if i not in again]
 
     def release(self, ids: Sequence[int]) -> Ledger:
         """Removes what is to be given back and returns it. What it does not hold (any more) is passed over."""

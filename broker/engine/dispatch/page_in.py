@@ -112,7 +112,8 @@ def _recalled(slot: Slot, queue: Queue, asked: array[int], runs: list[Run], turn
             queue.arrived(len(ids))
             messages: dict[int, Run] = {}
             # Each count is a run of its own: attempts belong to a run, and 1,000 messages that failed alike stay one.
-            for (run, attempts), group in groupby([i for i in ids if i in found], _same(queue, found)):
+            # By id: they were named in the order in which their client got them, and ids of a run ascend.
+            for (run, attempts), group in groupby(sorted([i for i in ids if i in found]), _same(queue, found)):
                 part = pick(run, [found[i][1] for i in group])
                 _counted(part, attempts)
                 messages.update(dict.fromkeys(part.ids, part))

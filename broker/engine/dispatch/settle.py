@@ -55,9 +55,10 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     else:
         # Before consumer.settle(): what is found in the queue has to be in the ledger by then. A part that was checked
         # has had this.
-        if consumer.haunted and command.ids and command not in slot.approved:
-            already_settled.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=False)
-        taken = consumer.settle(command.ids, command in slot.approved) if command.ids else {}
+        ids = consumer.not_again(command.ids) if consumer.twice else command.ids
+        if consumer.haunted and ids and command not in slot.approved:
+            already_settled.check(slot, slot.queues[consumer.queue], consumer, ids, atomic=False)
+        taken = consumer.settle(ids, command in slot.approved) if ids else {}
     queue = slot.queues[consumer.queue]
     count = len(taken)
     # Before what becomes of them is decided: give_back() counts them where they go.
@@ -73,8 +74,9 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     if len(turn.moves) > first:
         told_when_moved(slot, command, first, turn)
         return
-    # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's.
-    if command.seq and consumer.haunted and any([is_ghost(run) for run in taken.values()]):
+    # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's, nor of what was
+    # settled before under the same name.
+    if command.seq and consumer.haunted and (not taken or any([is_ghost(run) for run in taken.values()])):
         # Who asks again in the same epoch finds it settled, by its first try, which may not count yet.
         slot.barrier(Done(command.session, command.seq), turn)
         return

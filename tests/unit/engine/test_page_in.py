@@ -6,10 +6,11 @@ import pytest
 
 from broker.core.address import Outcome
 from broker.core.commands import Disconnect, Publish
+from broker.core.effects import Deliver
 from broker.core.message import TRANSIENT
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 
-from .world import AUTO, INDIVIDUAL, MULTICAST, UNSET, World, again, bodies, closed, got, ids, run_of
+from .world import AUTO, CLIENT, INDIVIDUAL, MULTICAST, UNSET, World, again, bodies, closed, got, ids, run_of
 
 SMALL = {"queue_memory_bytes": 60, "page_bytes": 24, "mark_messages": 8}
 
@@ -294,3 +295,14 @@ def test_a_ring_that_is_too_long_is_cut_without_consumers_one_that_is_not_stays_
     world.publish("q", b"new", durable=True)
     world.subscribe(1)
     assert got(world.effects) == [*bodies(4)[1:], b"new"]
+
+
+def test_what_is_given_back_unread_in_the_order_of_its_client_is_a_run_in_order_of_ids():
+    """Its client had got 2 before 1. Handed out as one run of 2 and 1, nobody found its sizes: the engine threw."""
+    world = World()
+    world.publish("q", b"a", b"bb", durable=True)
+    world.restart(first_id=1 << 40)
+    world.attach(1, held=[(2, 2), (1, 1)], ack=CLIENT)
+    again = world.settle(1, 1, outcome=Outcome.NACK)
+    assert got(again, 1) == [b"a", b"bb"]
+    assert all(list(effect.run.ids) == sorted(effect.run.ids) for effect in again if isinstance(effect, Deliver))
