@@ -125,6 +125,9 @@ def unsubscribe(slot: Slot, command: Unsubscribe, turn: Turn) -> None:
         return
     if consumer is not None:
         settle.end_consumer(slot, consumer, turn, failed=False)
+        if doomed is not None and doomed.deleted and command.delete_queue is not None:
+            # Purged for having no consumers (purge_on_no_consumers): another one has taken its place.
+            doomed = slot.subscriptions.get(command.delete_queue)
     if doomed is not None:
         addresses.delete(slot, doomed, turn)
         declare.renew(slot, doomed, turn)

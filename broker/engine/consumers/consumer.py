@@ -190,10 +190,9 @@ class Consumer:
     def bury(self, ids: Sequence[int]) -> int:
         """It is about to be handed these for real: ghosts of them give way, and their credit comes back. How many."""
         ledger = self.ledger or {}
-        # They keep their places, as with the edge: its client was handed them there, and an ACK that names one covers
-        # what came before that, not what came before the second copy. (At the second place, ACK 84 of a client that was
-        # handed 84, 115 and 84 again settled 115, which it had not said a word of.)
-        ghosts = {i: ledger[i] for i in ids if i in ledger}
+        # Taken out, not overwritten by charge(): the ghost's credit would be lost, and the message would stand at its
+        # old place in the order of delivery, where a cumulative ACK of something else covers it (C43).
+        ghosts = {i: ledger.pop(i) for i in ids if i in ledger}
         if self.ack is AckMode.INDIVIDUAL:
             self.twice.update(ghosts)
         self.credit_messages += len(ghosts)

@@ -48,11 +48,18 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     if queue.browsers:
         slot.browsing[queue] = None
     # Put on `unfinished`, so the next turn goes on with it without anybody asking.
-    if queue.returning is not None and not come_back(slot, queue, turn):
-        slot.unfinished[queue] = None
-        if holds_up(queue):
-            _keep_bounds(slot, queue, turn)
-            return
+    if queue.returning is None or come_back(slot, queue, turn):
+        _go_on(slot, queue, turn)
+        return
+    if holds_up(queue):
+        _keep_bounds(slot, queue, turn)
+    else:
+        _go_on(slot, queue, turn)
+    slot.unfinished[queue] = None
+
+
+def _go_on(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """The rest of it: nothing that is to go out first is missing."""
     if queue.returned:
         bring_back(queue)
     if queue.pages.recalls:

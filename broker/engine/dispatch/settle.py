@@ -71,8 +71,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         return
     first = len(turn.moves)
     become(slot, queue, taken, outcome, command.delay, turn)
-    if len(turn.moves) > first:
-        told_when_moved(slot, command, first, turn)
+    if len(turn.moves) > first and told_when_moved(slot, command, first, turn):
         return
     # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's, nor of what was
     # settled before under the same name.

@@ -57,18 +57,22 @@ def settles_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settl
     return True
 
 
-def told_when_moved(slot: Slot, command: Settle, first: int, turn: Turn) -> None:
+def told_when_moved(slot: Slot, command: Settle, first: int, turn: Turn) -> bool:
     """Of what is settled became the moves of this turn from `first` on: its session is told when they have happened.
-    Told before, it would be no truth where the owner dies before another one has them."""
+    Told before, it would be no truth where the owner dies before another one has them. False: there are none."""
+    if not any([move.queue for move in turn.moves[first:]]):
+        return False
     answer = Done(command.session, command.seq) if command.seq else None
     returning = LargeReturn({}, True, command.outcome, session=command.session, answer=answer)
     slot.returning.begins(returning)
     _send_on(slot, returning, first, turn)
+    return True
 
 
 def _send_on(slot: Slot, returning: LargeReturn, first: int, turn: Turn) -> None:
     """Moves from `first` on come of it."""
-    moves = turn.moves[first:]
+    # An advisory is of no queue, and nobody waits for it.
+    moves = [move for move in turn.moves[first:] if move.queue]
     returning.sends_on(len(moves))
     heard = partial(_heard, slot, returning)
     for move in moves:
@@ -128,13 +132,15 @@ def queue_goes(slot: Slot, queue: Queue, turn: Turn) -> bool:
         if returning.light:
             _piece(slot, queue, returning, WHOLE, turn)
         elif returning.session and queue.settings.dead_letter_address and not queue.stays():
-            # Their bodies go with the queue: they are copied from where they are now.
-            large = {i: run for i, run in returning.looking() if run.flags & BLOB}
+            # At once: bodies, which go with the queue; and all of a queue that lasts, or the log would say that it is
+            # gone before they are where they go, and the next leader would have neither.
+            soon = {i: run for i, run in returning.looking() if queue.durable or run.flags & BLOB}
             first = len(turn.moves)
-            _last_letters(slot, queue, returning, large, turn)
+            _last_letters(slot, queue, returning, soon, turn)
             if len(turn.moves) > first:
                 _send_on(slot, returning, first, turn)
-            returning.without(large)
+            returning.without(soon)
+            queue.no_longer_delivering(len(soon))
             if returning.left:
                 letters.append(returning)
                 continue

@@ -341,10 +341,13 @@ class ReplayedConsumer:
         covered = self.aside.pop(entry, ())
         self.backs.pop(entry, None)
         self._unfiled.pop(entry, None)
-        for known in (self._back_of, self.tries):
-            if known:
-                # Without a line of code for each: one word covers as much as its client likes.
-                deque(map(known.pop, covered, repeat(None)), 0)
+        # Without a line of code for each: one word covers as much as its client likes.
+        if self._back_of:
+            deque(map(self._back_of.pop, covered, repeat(None)), 0)
+        if self.tries:
+            # What has come again meanwhile is still its client's, with what is known of it.
+            gone = self.ids.keys().isdisjoint(covered) if self.ids else True
+            deque(map(self.tries.pop, covered if gone else set(covered) - self.ids.keys(), repeat(None)), 0)
         if self.holds and isinstance(entry.command, Hold):
             for i in entry.command.ids:
                 if self.holds.get(i) is entry:

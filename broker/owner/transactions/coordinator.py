@@ -58,7 +58,7 @@ RETRY_S = 1.0
 LAST_RETRY_S = 30.0
 """The same for a message on its way to another address, after some tries: a large body is read again each time."""
 ANSWERED_S = 8 * RETRY_S
-"""After a try that came so late behind the one before, who rejected a message is answered, though it still waits."""
+"""After half of that, or up to all of it, who rejected a message is answered, though it is still on its way."""
 SESSION = 1
 """This process asks under this number at its own port."""
 PASSING = (Code.OWNER_UNAVAILABLE, Code.OWNER_STOPPED, Code.OWNER_MOVED, Code.DISK_FULL)
@@ -115,6 +115,9 @@ class Coordinator:
         self._later = later
         self._count = 0
         self._seq = 0
+        self._begun: list[tuple[Engine, Move]] = []
+        self._waiting: list[tuple[Engine, Move]] = []
+        """Moves that somebody waits for: of the last half of ANSWERED_S, and of the one before."""
         self._asked: dict[int, Then] = {}
         self._active: dict[object, CrossSlotTx] = {}
         """(slot, producer's number there) → its COMMIT."""
@@ -199,7 +202,21 @@ class Coordinator:
 
     def move(self, move: Move, slot: int) -> None:
         """A dead letter for an address in `slot`."""
-        self._carry(self._shard.engine(move.slot), move, slot)
+        engine = self._shard.engine(move.slot)
+        if move.heard is not None:
+            if not self._begun and not self._waiting:
+                self._later(ANSWERED_S / 2, self._answer)
+            self._begun.append((engine, move))
+        self._carry(engine, move, slot)
+
+    def _answer(self) -> None:
+        """Who rejected what is still on its way is answered: its owner is there, perhaps, and does not answer."""
+        late, self._waiting, self._begun = self._waiting, self._begun, []
+        if self._waiting:
+            self._later(ANSWERED_S / 2, self._answer)
+        for engine, move in late:
+            if self._leads(engine):
+                self._waits(engine, move)
 
     def _carry(self, engine: Engine, move: Move, slot: int, patience: float = RETRY_S) -> None:
         """Its large body first. One that cannot be read here waits, tried ever more rarely: the next leader may have
@@ -250,8 +267,8 @@ class Coordinator:
                 log.log(
                     level, "messages for %s wait, and are tried again: %s", move.address, why.detail or why.code.text
                 )
-                # An owner that is away has a successor in a few seconds; who waits for room may wait for days.
-                if why.code in (Code.ADDRESS_FULL, Code.DISK_FULL) or patience >= ANSWERED_S:
+                # An owner that is away has a successor in a few seconds (_answer); room may take days.
+                if why.code in (Code.ADDRESS_FULL, Code.DISK_FULL):
                     self._waits(engine, move)
                 self._later(patience, partial(self._carry, engine, move, slot, min(2 * patience, LAST_RETRY_S)))
                 return

@@ -9,7 +9,7 @@ from broker.core.commands import Hold, Resume, Settle, Subscribe
 from broker.core.errors import Code, RefusedError
 
 from .leaders import fail_over, loaded, settled, spans
-from .world import ANYCAST, CLIENT, INDIVIDUAL, World, again, done, got, ids, refused
+from .world import ANYCAST, CLIENT, INDIVIDUAL, again, done, got, ids, refused
 
 
 def test_a_ghost_gives_way_when_its_message_is_handed_out_to_the_consumer_again():
@@ -131,21 +131,6 @@ def test_what_a_client_was_handed_again_while_it_held_it_it_may_acknowledge_twic
     assert done(first + second) == [] and refused(second) == []
     assert done(world.commit()) == [4, 5] and settled(world) == [(i[0], i[0])]
     assert refused(world.settle(1, i[0], seq=6)) == [Code.NO_SUCH_DELIVERY], "but not a third time"
-
-
-def test_an_ack_of_what_a_client_was_handed_twice_covers_what_came_before_the_first_copy():
-    """It settled what the client had got in between, and had not said a word of (simulation, seed 338)."""
-    world = World()
-    world.publish("q", b"a", b"b", durable=True)
-    world.restart(first_id=1 << 40)
-    world.attach(2, ack=INDIVIDUAL, credit_messages=1)
-    world.attach(1, held=[(1, 2)], ack=CLIENT)
-    world.effects.clear()
-    world.disconnect(2)  # gives 1 back
-    assert ids(world.effects, 1) == [1], "the client was handed 1, 2 and 1"
-    world.appended.clear()
-    world.settle(1, 1)
-    assert settled(world) == [(1, 1)]
 
 
 def test_what_another_consumer_has_by_now_is_not_acknowledged_and_nothing_with_it():

@@ -188,3 +188,21 @@ def test_others_of_the_slot_have_their_turn_beside_many_who_give_back():
     turn.returns(bounds.RETURNED)
     world.engine.handle(Publish(7, 9, 0, "other", ANYCAST, run_of(b"x")), turn)
     assert [effect.consumer for effect in world.finish(turn)] == [50]
+
+
+def test_a_durable_subscription_that_is_purged_when_its_consumer_goes_may_be_deleted_with_it():
+    """The queue that had been purged was deleted a second time, and the owner stopped."""
+    world = World(addresses={"t": {"purge_on_no_consumers": True}})
+    world.subscribe(1, "t", ack=CLIENT, routing=MULTICAST, queue="sub", durable=True)
+    world.publish("t", b"x", durable=True, routing=MULTICAST)
+    assert done(world.do(Unsubscribe(7, 1, 6, 1, "t", "sub"))) == [6]
+    assert not world.engine.subscriptions()
+
+
+def test_nobody_waits_for_an_advisory():
+    world = holding(1, message_advisories="MessageDLQd", dead_letter_address="")
+    turn = world.turn()
+    world.engine.handle(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT), turn)
+    assert turn.moves and not any(move.queue for move in turn.moves) and all(move.heard is None for move in turn.moves)
+    world.finish(turn)
+    assert done(world.effects + world.commit()) == [5]

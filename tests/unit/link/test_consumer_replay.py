@@ -506,3 +506,15 @@ def test_words_of_one_command_mean_what_they_mean_one_by_one() -> None:
         entry = hold(known, *ids)
         one_by_one = [i for word in ids for i in single.aside.get(hold(single, word), ())]
         assert known.aside[entry] == one_by_one and known.ids == single.ids
+
+
+def test_attempts_of_what_came_again_while_a_transaction_held_it_stay_known():
+    """Its edge was given up for a while, somebody else had it and failed. Else the next leader takes it for lost."""
+    one = consumer(AckMode.CLIENT)
+    give(one, 1, 2, 3, 4, 5)
+    hold = PendingCommand(next(numbers), Hold(3, 1, 0, 7, [5]), 1, 100)
+    one.set_aside(hold, [5])
+    give(one, 5, attempts=1)
+    one.forget(hold)  # its transaction has ended
+    resume = one.again(9).resume
+    assert resume is not None and (resume.held, resume.tries) == ([(5, 5)], {5: 1})

@@ -16,7 +16,7 @@ from broker.core.message import DURABLE, Blob, Run
 from broker.core.records import GroupRecord, MetaRecord
 from broker.engine.engine import Engine
 from broker.engine.publishing.prepared import CHECKED
-from broker.owner.transactions.coordinator import LAST_RETRY_S, RETRY_S, SESSION, Coordinator
+from broker.owner.transactions.coordinator import ANSWERED_S, LAST_RETRY_S, RETRY_S, SESSION, Coordinator
 from broker.owner.transactions.cross_slot_tx import AGAIN_MOST
 from tests.unit.engine.world import run_of
 
@@ -374,23 +374,34 @@ def test_a_dead_letter_is_tried_again_while_nobody_serves_its_address(world):
     assert "decided" in world.kinds()
 
 
-@pytest.mark.parametrize(
-    "code, tries", [(Code.ADDRESS_FULL, 1), (Code.DISK_FULL, 1), (Code.OWNER_UNAVAILABLE, 4), (Code.OWNER_MOVED, 4)]
-)
-def test_who_rejected_it_does_not_wait_for_room_and_for_an_owner_some_seconds(world, code, tries):
-    heard = []
-    run = Run(range(1, 2), b"", [b"m"], 1, DURABLE)
-    move = Move(HERE, 1, range(1, 2), "DLQ", run)
+def heard_dead_letter(world, heard):
+    move = Move(HERE, 1, range(1, 2), "DLQ", Run(range(1, 2), b"", [b"m"], 1, DURABLE))
     move.is_heard_by(lambda turn: heard.append(turn))
     world.coordinator.move(move, THERE)
-    asked = 0
-    while not heard:
-        asked += 1
-        world.answer(Prepare, code=code)
-        world.wait()
-    assert asked == tries
+
+
+@pytest.mark.parametrize("code", [Code.ADDRESS_FULL, Code.DISK_FULL])
+def test_who_rejected_it_does_not_wait_for_room(world, code):
+    heard = []
+    heard_dead_letter(world, heard)
+    world.answer(Prepare, code=code)
+    assert len(heard) == 1
+    world.wait()
     world.answer(Prepare)
     assert "decided" in world.kinds() and len(heard) == 1
+
+
+def test_who_rejected_it_waits_some_seconds_for_an_owner_that_says_nothing(world):
+    heard = []
+    heard_dead_letter(world, heard)
+    assert [seconds for seconds, _ in world.later] == [ANSWERED_S / 2]
+    world.wait()
+    heard_dead_letter(world, heard)
+    assert heard == []
+    world.wait()
+    assert len(heard) == 1, "the other one has waited for half of it"
+    world.wait()
+    assert len(heard) == 2 and world.later == []
 
 
 @pytest.mark.parametrize("code", [Code.ADDRESS_FULL, Code.DISK_FULL])
