@@ -204,5 +204,4 @@ def test_nobody_waits_for_an_advisory():
     turn = world.turn()
     world.engine.handle(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT), turn)
     assert turn.moves and not any(move.queue for move in turn.moves) and all(move.heard is None for move in turn.moves)
-    world.finish(turn)
-    assert done(world.effects + world.commit()) == [5]
+    assert done(world.finish(turn) + world.commit()) == [5]
