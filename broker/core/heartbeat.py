@@ -25,6 +25,10 @@ HEARD: Final = 3
 """It does so only where whoever listens bears the silence of so many of those pauses."""
 PROMISED: Final = 0.85
 """… and where a promise that each heart-beat renews is longer, by as much as the answer may take."""
+MOST_S: Final = 0.2
+"""… and where a pause is no longer. Who listens may have other settings than ours, while they are changed in one
+process after the other, and an edge gives itself up by its grace: with 320 ms, a period four times as long as usual, a
+pause is longer than what the usual dead_after_ms bears."""
 LATE: Final = 0.5
 """Of a period: so late was a look of ours, or an answer."""
 CALM_S: Final = 4.0
@@ -51,7 +55,8 @@ def speaks(now: float, period: float, pause: int) -> bool:
 def pause(period: float, silence: float, promise: float = 0.0) -> int:
     """Every how many periods a stream at rest has to speak. silence: seconds that are borne by who listens.
     promise: seconds for which a heart-beat gets us one that we need; 0: it gets none."""
-    if silence < HEARD * REST * period or (promise and promise * PROMISED < REST * period):
+    longest = REST * period
+    if longest > MOST_S or silence < HEARD * longest or (promise and promise * PROMISED < longest):
         return 1
     return REST
 

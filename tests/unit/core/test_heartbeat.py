@@ -67,8 +67,14 @@ def test_a_pause_is_only_where_silence_and_promise_leave_room_for_it():
     assert pause(0.08, 0.5) == pause(0.08, 0.5, 0.25) == 2, "what the settings say where nobody has changed them"
     assert pause(0.1, 0.5) == 1, "a heart-beat that is lost must not be a third of all that are waited for"
     assert pause(0.08, 0.5, 0.16) == 1, "the promise would run out before it is renewed"
-    assert pause(0.5, 10.0) == 2
+    assert pause(0.1, 10.0) == 2
     assert until_look(1000.03, 0.1, 0.5) == 0.1, "there all goes on as without pauses"
+
+
+def test_no_pause_is_longer_than_other_settings_bear():
+    """One whose settings had been raised fourfold was silent for 640 ms, which the others took for its death."""
+    assert pause(0.08, 0.5) == pause(0.1, 0.7) == 2
+    assert pause(0.101, 10.0) == pause(0.32, 2.0) == pause(0.8, 5.0) == pause(0.5, 3.0) == 1
 
 
 def test_who_was_late_leaves_nothing_out_until_it_was_punctual_for_a_while():
