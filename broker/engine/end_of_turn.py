@@ -68,6 +68,8 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
                     _arrived(slot, queue, turn)
                 else:
                     dispatch(slot, queue, turn)
+                    if queue.returning is not None:
+                        slot.unfinished[queue] = None
                 # Most queues hold nothing when they have been dispatched, and held nothing before.
                 here = queue.count or queue.delivering or queue.gate.entries or queue.delayed.runs or queue.tries.counts
                 if here or queue.pages.index.size or queue.handed or queue.weight:

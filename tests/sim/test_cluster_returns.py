@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from broker.engine import end_of_turn
+from broker.engine.dispatch import settle
 from broker.engine.queue.large_returns import LargeReturn, ReturningSessions
 from broker.engine.routing import returns
 
@@ -26,8 +27,9 @@ FIXED = [*range(4000, 4012)]
 def test_what_is_under_way_when_an_owner_dies_breaks_no_promise(
     kind: type[ClusterHistory], chosen: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("BACK", "LIGHT"):
-        monkeypatch.setattr(returns, name, 1)
+    monkeypatch.setattr(returns, "LIGHT", 1)
+    for where in (returns, settle):
+        monkeypatch.setattr(where, "BACK", 1)
     for where in (returns, end_of_turn):
         monkeypatch.setattr(where, "RETURNED", 3)
         monkeypatch.setattr(where, "LEAST_RETURNED", 1)

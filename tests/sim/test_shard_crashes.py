@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from broker.engine import end_of_turn
+from broker.engine.dispatch import settle
 from broker.engine.queue.large_returns import ReturningSessions
 from broker.engine.routing import returns
 from broker.owner.transactions import large_commits, transact
@@ -62,7 +63,8 @@ def test_also_when_each_commit_is_carried_out_in_pieces(monkeypatch):
 
 def test_also_when_what_is_given_back_comes_back_bit_by_bit(monkeypatch):
     """Else only much does: a history has no client that holds so many."""
-    monkeypatch.setattr(returns, "BACK", 1)
+    for where in (returns, settle):
+        monkeypatch.setattr(where, "BACK", 1)
     monkeypatch.setattr(returns, "LIGHT", 1)
     for where in (returns, end_of_turn):
         monkeypatch.setattr(where, "RETURNED", 3)

@@ -47,19 +47,10 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Everything that can go out goes out; asks for marks and pages in time. Browsers look on behind it."""
     if queue.browsers:
         slot.browsing[queue] = None
-    # Put on `unfinished`, so the next turn goes on with it without anybody asking.
-    if queue.returning is None or come_back(slot, queue, turn):
-        _go_on(slot, queue, turn)
-        return
-    if holds_up(queue):
+    # hand_out() has the next turn go on with it, without anybody asking.
+    if queue.returning is not None and not come_back(slot, queue, turn) and holds_up(queue):
         _keep_bounds(slot, queue, turn)
-    else:
-        _go_on(slot, queue, turn)
-    slot.unfinished[queue] = None
-
-
-def _go_on(slot: Slot, queue: Queue, turn: Turn) -> None:
-    """The rest of it: nothing that is to go out first is missing."""
+        return
     if queue.returned:
         bring_back(queue)
     if queue.pages.recalls:

@@ -22,6 +22,7 @@ from broker.core.errors import Code, RefusedError
 
 from ..consumers.consumer import Consumer, Ledger
 from ..messages.unloaded import is_ghost
+from ..queue.large_returns import BACK
 from ..queue.queue import Queue
 from ..recovery import already_settled
 from ..routing.addresses import delete, forget_consumer
@@ -67,7 +68,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         queue.pace.settled(consumer, count)
     slot.touched[queue] = None
     # Not of a transaction, whose parts happen together (its bound is engine.max_held_messages).
-    if command not in slot.approved and settles_in_pieces(slot, queue, taken, command):
+    if count > BACK and command not in slot.approved and settles_in_pieces(slot, queue, taken, command):
         return
     first = len(turn.moves)
     become(slot, queue, taken, outcome, command.delay, turn)

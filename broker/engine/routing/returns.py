@@ -41,9 +41,7 @@ def settles_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settl
     """The same for what one ACK, NACK or REJECT is about, if it is much: its session is told when all of it has
     happened. False: it is not, and nothing has been done."""
     outcome, count = command.outcome, len(messages)
-    if count <= BACK or queue.stays():
-        return False
-    if outcome not in (Outcome.ACK, Outcome.NACK, Outcome.REJECT):
+    if queue.stays() or outcome not in (Outcome.ACK, Outcome.NACK, Outcome.REJECT):
         return False
     # Settled for good, and nothing else: a record of the log for all of a piece.
     light = outcome is Outcome.ACK or (outcome is Outcome.NACK and queue.settings.nack_policy == "discard")
