@@ -34,8 +34,8 @@ BUGS = {
     ),
     "repeat-answered-at-once": Bug(  # the ACK's first try was not replicated
         ("switch-fails",), ("resurrected",),
-        (("    if command.seq and consumer.haunted and any(",
-          "    if False and any("),), 3.0,
+        (("    if command.seq and consumer.haunted and (not taken or any(",
+          "    if False and (not taken or any("),), 3.0,
     ),
     "strangers-ghosts": Bug(  # an edge that was given up: its ACKs and COMMITs of what others have are receipted
         ("freeze-edge", "cut-edge"), ("resurrected", "moved twice", "torn"),
