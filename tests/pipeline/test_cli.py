@@ -162,6 +162,7 @@ def test_a_folder_that_is_misspelt_is_no_empty_archive(tmp_path: Path, command: 
 
 def test_a_replay_and_a_rebuild_of_no_archive_are_refused(tmp_path: Path) -> None:
     """What the log has by then would be sent, and what it has freed left out, in silence."""
+    pytest.importorskip("pyspark")
     lake, url = str(tmp_path / "lkae"), "stomp://127.0.0.1:1"
     for send in (
         lambda: replay.replay(None, lake, {}, url, replay.Plan("x", "/queue/x", ("a",)), 0, print),
@@ -185,6 +186,7 @@ def test_what_is_to_be_deleted_and_is_not_there_is_named(monkeypatch: pytest.Mon
 
 
 def test_days_and_brokers_that_are_none(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
     code, text = said("retain", str(tmp_path), "--before", "yesterday")
     assert code == 1 and "such as 2026-11-24" in text
     code, text = said("retain", str(tmp_path), "--before", "2026-11-24")
