@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -300,8 +300,11 @@ async def test_a_heart_beat_is_answered_by_nothing_below_the_stream():
                 writer.write(data)
             writer.close()
 
+        writers: list[asyncio.StreamWriter] = []
+
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             there = await asyncio.open_connection(*address.split(":"))
+            writers.extend((writer, there[1]))
             await asyncio.gather(copy(reader, there[1]), copy(there[0], writer))
 
         between = await asyncio.start_server(relay, "127.0.0.1", 0)
@@ -316,3 +319,7 @@ async def test_a_heart_beat_is_answered_by_nothing_below_the_stream():
                 await asyncio.sleep(0.05)
             assert seen[0] == 0
             await dialer.close()
+            for writer in writers:  # gRPC closes its own when it likes
+                writer.close()
+                with suppress(OSError):
+                    await writer.wait_closed()
