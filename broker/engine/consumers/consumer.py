@@ -420,21 +420,32 @@ class Consumer:
 
     def _cost(self, messages: Ledger) -> int:
         cost = self.overhead * len(messages)
-        # Messages of a run mostly stand together, and all of them do: then it knows its sum, and who holds 100,000
-        # pays a look for each.
-        ids, first = list(messages), 0
-        runs = list(messages.values())
-        while first < len(runs):
-            run, end = runs[first], first + 1
-            while end < len(runs) and runs[end] is run:
-                end += 1
-            if end - first == len(run.ids) and type(run) is not Stub:
+        parts: Ledger = {}
+        for i, run in messages.items():
+            if len(run.ids) == 1:
                 cost += run.nbytes
             else:
-                # Ids of a run ascend; to look through them one by one would be the square of what a client holds.
-                cost += sum([run.size_of(bisect_left(run.ids, i)) for i in ids[first:end]])
-            first = end
-        return cost
+                parts[i] = run
+        return cost + _size(parts) if parts else cost
+
+
+def _size(messages: Ledger) -> int:
+    """Bytes of these, of runs of several messages."""
+    # Those of a run mostly stand together, and all of them do: then it knows its sum, and who holds 100,000 pays a look
+    # for each.
+    size, ids, first = 0, list(messages), 0
+    runs = list(messages.values())
+    while first < len(runs):
+        run, end = runs[first], first + 1
+        while end < len(runs) and runs[end] is run:
+            end += 1
+        if end - first == len(run.ids) and type(run) is not Stub:
+            size += run.nbytes
+        else:
+            # Ids of a run ascend; to look through them one by one would be the square of what a client holds.
+            size += sum([run.size_of(bisect_left(run.ids, i)) for i in ids[first:end]])
+        first = end
+    return size
 
 
 def _unknown(i: int) -> RefusedError:

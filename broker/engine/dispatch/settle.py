@@ -70,10 +70,13 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     # Not of a transaction, whose parts happen together (its bound is engine.max_held_messages).
     if count > BACK and command not in slot.approved and settles_in_pieces(slot, queue, taken, command):
         return
-    first = len(turn.moves)
-    become(slot, queue, taken, outcome, command.delay, turn)
-    if len(turn.moves) > first and told_when_moved(slot, command, first, turn):
-        return
+    if outcome is Outcome.ACK:  # what become() would do, without a call more
+        acked(slot, queue, taken, turn)
+    else:
+        first = len(turn.moves)
+        become(slot, queue, taken, outcome, command.delay, turn)
+        if len(turn.moves) > first and told_when_moved(slot, command, first, turn):
+            return
     # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's, nor of what was
     # settled before under the same name.
     if command.seq and consumer.haunted and (not taken or any([is_ghost(run) for run in taken.values()])):
