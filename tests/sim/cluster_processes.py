@@ -237,9 +237,13 @@ class Edge(EdgeProcess):
         await self.join("", "")
         self.membership.listen(self._on_members)
         self._on_members()
+        # Where leaders go is decided by what edges say they reach.
+        self._reporting = loop.create_task(self._report())
         self._serve(self.port)
 
     async def stop(self) -> None:
+        assert self._reporting is not None
+        self._reporting.cancel()
         self.port.close()
         await self.leave()
 
