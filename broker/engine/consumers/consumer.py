@@ -39,8 +39,6 @@ class Consumer:
     window_bytes   what credit_bytes is when it holds nothing.
     ledger   unacknowledged messages; None in AckMode.AUTO.
     held     messages acknowledged in open transactions: named id → the messages that id covers.
-    void     named ids of which a message has come to the client again: no transaction with one of them can be.
-    twice    messages that its client was handed again while it had not acknowledged them: it will do so twice.
     flight   AckMode.AUTO with confirmation: deliveries that are not confirmed, in order; None: settled as handed out.
     bodies   … and messages whose large bodies are on their way, by id: settled one by one. None: they are in `flight`.
     sized    has a window of bytes, so sizes must be given back.
@@ -52,7 +50,7 @@ class Consumer:
     __slots__ = (
         "_held_bytes", "_held_messages", "_removed", "ack", "bit", "bodies", "credit_bytes", "credit_messages",
         "filter", "flight", "haunted", "held", "id", "ledger", "no_local", "overhead", "priority", "queue", "room",
-        "session", "sized", "twice", "void", "window_bytes",
+        "session", "sized", "window_bytes",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe, queue: int) -> None:
@@ -68,8 +66,6 @@ class Consumer:
         self.sized = command.credit_bytes < UNLIMITED and command.ack is not AckMode.AUTO
         self.ledger: Ledger | None = None if command.ack is AckMode.AUTO else {}
         self.held: dict[int, Ledger] = {}
-        self.void: set[int] = set()
-        self.twice: set[int] = set()
         self._held_bytes = self._held_messages = 0
         confirms = command.confirm and command.ack is AckMode.AUTO and not command.browse
         self.flight: deque[Run] | None = deque() if confirms else None
@@ -187,23 +183,6 @@ class Consumer:
         if self.sized:
             self.credit_bytes = self.window_bytes - self.overhead * len(self.ledger or ())
 
-    def bury(self, ids: Sequence[int]) -> int:
-        """It is about to be handed these for real: ghosts of them give way, and their credit comes back. How many."""
-        ledger = self.ledger or {}
-        # Taken out, not overwritten by charge(): the ghost's credit would be lost, and the message would stand at its
-        # old place in the order of delivery, where a cumulative ACK of something else covers it (C43).
-        ghosts = {i: ledger.pop(i) for i in ids if i in ledger}
-        if self.ack is AckMode.INDIVIDUAL:
-            self.twice.update(ghosts)
-        self.credit_messages += len(ghosts)
-        if self.sized:
-            self.credit_bytes += self._cost(ghosts)
-        # A transaction may hold others: at the consumer's end they would pass for what is now in the ledger. It cannot
-        # settle them any more, whatever its client was told when it named them.
-        aside = [name for name, group in self.held.items() for i in ids if group.pop(i, None) is not None]
-        self.void.update(aside)
-        return len(ghosts) + len(aside)
-
     def named(self, ids: Sequence[int]) -> Ledger:
         """What settle(ids, held=True) would return. Raises RefusedError if that would."""
         ledger, found = self.ledger or {}, Ledger()
@@ -214,13 +193,17 @@ class Consumer:
             found.update(self.held.get(i, ()))
         return found
 
-    def embody(self, messages: Ledger) -> None:
-        """Ghosts that it holds become real."""
+    def embody(self, messages: Ledger) -> set[int]:
+        """Those of which it holds a ghost are its own, at their places in the order of delivery. Returns their ids."""
+        embodied: set[int] = set()
         for group in (self.ledger or {}, *self.held.values()):
             mine = {i: run for i, run in messages.items() if i in group}
             group.update(mine)
+            embodied.update(mine)
+            # The ghost has taken the overhead; that of a transaction has given its credit back.
             if self.sized and group is self.ledger:
-                self.credit_bytes -= self._cost(mine)
+                self.credit_bytes -= self._cost(mine) - self.overhead * len(mine)
+        return embodied
 
     def confirmed(self, count: int) -> list[Run]:
         """The first `count` deliveries have arrived: takes them off (fewer if there are not so many)."""
@@ -287,21 +270,12 @@ class Consumer:
             taken.update(self.held.pop(i))  # their credit came back at the time of the Hold
         return taken
 
-    def not_again(self, ids: Sequence[int]) -> list[int]:
-        """Without those that are settled already: the client says so of the other copy that it was handed."""
-        known, twice = self.ledger or {}, self.twice
-        again = {i for i in twice.intersection(ids) if i not in known and i not in self.held}
-        twice -= again
-        return [i for i in ids if i not in again]
-
     def release(self, ids: Sequence[int]) -> Ledger:
         """Removes what is to be given back and returns it. What it does not hold (any more) is passed over."""
         taken: Ledger = {}
         rest = [i for i in ids if i not in self.held]
         for i in ids:
             taken.update(self.held.pop(i, ()))
-        # The transaction that named them is over: the next one may name what comes again.
-        self.void.difference_update(ids)
         rest = [i for i in rest if i not in taken and self.ledger and i in self.ledger]
         if rest:
             taken.update(self._free(rest))
@@ -324,13 +298,6 @@ class Consumer:
         # NACK.
         if len(set(ids)) != len(ids):
             raise _unknown(ids[-1])
-        # Its client named it, and the message went to somebody else since: committed with what is left, half the
-        # transaction would have happened (C54).
-        if self.void and (void := self.void.intersection(ids)):
-            raise RefusedError(
-                Code.NO_SUCH_DELIVERY,
-                f"message {min(void)} was given to another consumer while this edge was away, and comes again",
-            )
         if rest:
             self._covered(rest)
 

@@ -65,8 +65,10 @@ def mark_ahead(slot: Slot, queue: Queue, turn: Turn) -> None:
 def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, gone: list[Run]) -> None:
     """All of the run; what is consumed at once (AckMode.AUTO) is added to `gone`."""
     if consumer.haunted:
-        # It holds one message, not two: the ghost was counted.
-        queue.no_longer_delivering(consumer.bury(run.ids))
+        unheld = _unheld(slot, queue, consumer, run)
+        if unheld is None:
+            return
+        run = unheld
     turn.effects.append(Deliver(consumer.id, run, consumer.charge(run)))
     count = len(run.records)
     counters = slot.counters
@@ -86,6 +88,19 @@ def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, 
         if queue.pace is not None:
             queue.pace.settled(consumer, count)
     queue.hand_out(count, run.nbytes, run.ids[-1], held)
+
+
+def _unheld(slot: Slot, queue: Queue, consumer: Consumer, run: Run) -> Run | None:
+    """What of the run its client does not hold: the rest is its own again, and is not handed out a second time."""
+    # Its edge had been given up, others were given what it held, and gave it back. A second copy would have the id of
+    # the first, and an ACK could not say which one it means: a cumulative one covers what came between the two, or not.
+    embodied = consumer.embody(dict.fromkeys(run.ids, run))
+    if not embodied:
+        return run
+    queue.hand_out(0, 0, run.ids[-1], True)  # they count as delivering since it came again
+    slot.embodied(len(embodied))
+    at = [n for n, i in enumerate(run.ids) if i not in embodied]
+    return run.pick(at) if at else None
 
 
 def deliver_part(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, gone: list[Run]) -> Run | None:

@@ -56,10 +56,9 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     else:
         # Before consumer.settle(): what is found in the queue has to be in the ledger by then. A part that was checked
         # has had this.
-        ids = consumer.not_again(command.ids) if consumer.twice else command.ids
-        if consumer.haunted and ids and command not in slot.approved:
-            already_settled.check(slot, slot.queues[consumer.queue], consumer, ids, atomic=False)
-        taken = consumer.settle(ids, command in slot.approved) if ids else {}
+        if consumer.haunted and command not in slot.approved:
+            already_settled.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=False)
+        taken = consumer.settle(command.ids, command in slot.approved)
     queue = slot.queues[consumer.queue]
     count = len(taken)
     # Before what becomes of them is decided: give_back() counts them where they go.

@@ -8,7 +8,9 @@ import time
 import pytest
 
 from broker.core.commands import Settle, Subscribe
+from broker.core.message import Run
 from broker.engine.consumers.consumer import Consumer
+from broker.engine.messages.unloaded import ghost
 
 from .world import (
     ANYCAST,
@@ -78,3 +80,15 @@ def test_however_much_waits_its_ledger_is_walked_over_once(ack):
     began = time.process_time()
     assert consumer.left([[i] for i in range(300)]) == list(many[300:])
     assert time.process_time() - began < 0.2
+
+
+def test_what_becomes_real_again_takes_the_credit_of_its_bytes_and_not_of_its_overhead_once_more():
+    command = Subscribe(7, 1, 0, 1, "q", ANYCAST, INDIVIDUAL, overhead=50, credit_bytes=1000)
+    consumer = Consumer(command, 1)
+    consumer.adopt(dict.fromkeys((4, 5), ghost((4, 5))), True)
+    assert consumer.credit_bytes == 900
+    run = Run(range(4, 6), b"", [b"x" * 100, b"y" * 100], 200)
+    assert consumer.embody({4: run}) == {4}
+    assert consumer.credit_bytes == 900 - run.nbytes // 2
+    consumer.settle([4], held=False)
+    assert consumer.credit_bytes == 950
