@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,8 @@ ELSEWHERE = ("chaos.in/", "chaos.out/", "chaos.a/", "chaos.b/", "chaos.leave/", 
 """Of several slots: a copy of one owner may have the decision and not yet what came of it, or a message on its way."""
 UNSURE = ("chaos.auto/", "chaos.brief/", "expired:")
 """Gone without a word to anybody: on arrival, or by time."""
+PARKED = "$tx."
+"""The queue of a transaction that is not decided. What moves from one slot to another is there, and where it was."""
 UNNAMED = 8
 """Records that one damaged place may take with it, and of which nothing that is left says that they were there."""
 _LOST = re.compile(r"^LOST: .*", re.MULTILINE)
@@ -41,9 +44,14 @@ class Copy:
     messages: dict[tuple[str, int, int], str] = field(default_factory=dict)
     bad: list[str] = field(default_factory=list)
 
-    def keys(self) -> list[str]:
-        """As the history has them, once for each time that it is there. Dead letters are messages of their own."""
-        return [_full(queue, key) for (queue, _, _), key in self.messages.items() if queue != "DLQ"]
+    def keys(self, parked: bool = True) -> list[str]:
+        """As the history has them, once for each time that it is there. Dead letters are messages of their own.
+        parked: with those of transactions that are not decided."""
+        return [
+            _full(queue, key)
+            for (queue, _, _), key in self.messages.items()
+            if queue != "DLQ" and (parked or not queue.startswith(PARKED))
+        ]
 
 
 def _full(queue: str, key: str) -> str:
@@ -83,7 +91,7 @@ def _body(frame: str) -> bytes:
 def compare(copy: Copy, history: History, sure_by: float, over: float) -> list[str]:
     """sure_by: what had its receipt by then is on the disk. over: the copy was complete then (epoch seconds)."""
     keys = copy.keys()
-    there = set(keys)
+    there, times = set(keys), Counter(copy.keys(parked=False))
     events = list(history.events)
     alone = {event.key for event in events if event.kind is Kind.SENT and (not event.tx or event.tx.startswith("fan "))}
     before = {event.key for event in events if event.kind is Kind.RECEIPTED and event.at < sure_by}
@@ -96,7 +104,7 @@ def compare(copy: Copy, history: History, sure_by: float, over: float) -> list[s
     return [
         *(f"backup: {key} had its receipt before, and is not in it" for key in missing),
         *(f"backup: {key} was settled before, and is in it" for key in back),
-        *(f"backup: {key} is in it {keys.count(key)} times" for key in sorted(there) if keys.count(key) > 1),
+        *(f"backup: {key} is in it {many} times" for key, many in sorted(times.items()) if many > 1),
         *(f"backup: {key} has another body in it" for key in sorted(copy.bad)),
         *(f"backup: {key} is in it, and was sent later" for key in sorted(there & later)),
     ]

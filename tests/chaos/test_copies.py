@@ -48,6 +48,14 @@ def test_what_is_missing_or_too_much_is_found(change, finding):
     assert found.startswith(f"backup: {finding}")
 
 
+def test_what_moves_from_one_slot_to_another_is_there_once():
+    """Seed 20261202: an expired message was parked in the slot of where it goes, and stood where it was."""
+    parked = {("$tx.17", 2, 9): "chaos.vault/u/0"}
+    assert compare(Copy(dict(WHOLE) | parked), HISTORY, 10, 13) == []
+    alone = {place: key for place, key in WHOLE.items() if key != "chaos.vault/u/0"}
+    assert compare(Copy(alone | parked), HISTORY, 10, 13) == [], "it is not missing either"
+
+
 def test_another_body_and_what_was_sent_later_are_found():
     copy = Copy(dict(WHOLE) | {("chaos.vault", 1, 3): "chaos.vault/u/2"}, ["chaos.vault/u/0"])
     assert [line.split(": ")[1] for line in compare(copy, HISTORY, 10, 8)] == [
