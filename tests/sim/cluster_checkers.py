@@ -224,6 +224,8 @@ class Model:
     def effective(self, claims: Iterable[Claim], atomic: bool) -> None:
         """What these named is receipted: nobody else may have it. atomic: nor have had it, from a transaction."""
         for holder, copy in claims:
+            # Its edge has come back with what it asked for, and others have had the copy, and given it back, meanwhile.
+            copy.void |= holder.doubtful and copy.gone == HERE
             if not (copy.message.durable or self.calm) or holder.ended:
                 continue
             other, asker = copy.holder, copy.asker

@@ -22,7 +22,7 @@ from broker.edge.subscriptions.split_subscription import share
 from broker.link.owner_port import OwnerPort
 from tests.sim.checker import Violation
 from tests.sim.cluster_bodies import Receiving, Sending
-from tests.sim.cluster_checkers import DEAD, OFTEN, Claim, Copy, Group, Holder, Message
+from tests.sim.cluster_checkers import DEAD, HERE, OFTEN, Claim, Copy, Group, Holder, Message
 from tests.sim.cluster_fans import SplitSubscription
 from tests.sim.cluster_watchers import SESSIONS, Watched, Watcher, Watching
 from tests.sim.cluster_work import TOPICS, Workload
@@ -276,6 +276,8 @@ class Clients:
             session.loose.append(request)
             for copy in request.settled:
                 copy.unheard = True
+            for holder, copy in request.claims:  # another one has it, and may give it back before its edge comes back
+                copy.late |= holder.doubtful and copy.gone == HERE
             return 0
         session.seq += 1
         self.pending[session.number, session.seq] = request
