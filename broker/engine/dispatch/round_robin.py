@@ -97,10 +97,13 @@ def _unheld(slot: Slot, queue: Queue, consumer: Consumer, run: Run) -> Run | Non
     embodied = consumer.embody(dict.fromkeys(run.ids, run))
     if not embodied:
         return run
-    queue.hand_out(0, 0, run.ids[-1], True)  # they count as delivering since it came again
-    slot.embodied(len(embodied))
-    at = [n for n, i in enumerate(run.ids) if i not in embodied]
-    return run.pick(at) if at else None
+    at = [n for n, i in enumerate(run.ids) if i in embodied]
+    whole = len(at) == len(run.ids)
+    # Since it came again they count as its own, but weighed nothing.
+    queue.no_longer_delivering(len(at))
+    queue.hand_out(len(at), run.nbytes if whole else run.pick(at).nbytes, run.ids[-1], True)
+    slot.embodied(len(at))
+    return None if whole else run.pick([n for n, i in enumerate(run.ids) if i not in embodied])
 
 
 def deliver_part(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, gone: list[Run]) -> Run | None:

@@ -130,6 +130,19 @@ def test_what_a_client_holds_it_is_not_handed_again():
     assert refused(world.settle(1, i[0], seq=6)) == [Code.NO_SUCH_DELIVERY], "once, as any other"
 
 
+def test_of_a_run_it_is_handed_what_it_does_not_hold():
+    world, i = loaded(4, runs=4)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans([i[1], i[2]]), ack=INDIVIDUAL, room=0)
+    world.disconnect(2)
+    effects = world.grant(1, 10_000)
+    assert ids(effects, 1) == [i[0], i[3]] and (world.queue()["ready"], world.queue()["delivering"]) == (0, 4)
+    for id in i:
+        assert refused(world.settle(1, id)) == []
+    assert world.queue()["delivering"] == 0
+
+
 @pytest.mark.parametrize("named", [0, 1])
 def test_a_cumulative_ack_of_what_has_come_back_covers_what_was_delivered_before_it(named):
     """Cluster histories 338 and 839, with edges that say whom they reach: its client was handed 0, 1 and 0 again, and
