@@ -20,7 +20,8 @@ where nothing else is named):
   Copy.void         a receipt to such a one "cannot say whose ACK it was", nor an ACK without one whether it was
                     carried out, so whether the copy is still to come is open until another one gets it. Also what was
                     sent to a durable queue that may not have been there yet, and what a request without a number sent.
-  Copy.late         "an ACK without receipt … may be carried out when the edge comes back".
+  Copy.late         "an ACK without receipt … may be carried out when the edge comes back", and what was handed out in
+                    `auto` "is consumed then if it is in the queue again".
   Group.crossing    a COMMIT over several slots may end as rolled back (docs/cluster.md, "Transactions").
   SKEW_MS           scheduled messages are due by the owners' wall clocks (docs/schedules.md).
   Model.calm        what is not durable is in the leader's memory (docs/cluster.md).
@@ -310,7 +311,10 @@ class Model:
                 copy.group.yes.append(f"{copy} delivered")
         # What a doubtful one reads may be from long ago, and who asked for it has settled it since; another one has it.
         copy.void = holder.doubtful and (copy.void or copy.gone == ASKED)
-        copy.late |= copy.gone == ASKED and copy.unheard and copy.asker is not None and copy.asker.doubtful
+        asker = copy.asker if copy.gone == ASKED else None
+        if asker is not None and asker.doubtful:
+            # In AUTO whoever was handed it has it, and its edge says so when it comes back.
+            copy.late |= copy.unheard or asker.ack is AckMode.AUTO
         copy.gone = HERE
         copy.deliveries += 1
         if holder.ack is AckMode.AUTO and copy.message.large and not holder.ended:
