@@ -114,6 +114,13 @@ def inside(spans: Sequence[Span], i: int) -> bool:
     return low < len(spans) and spans[low][0] <= i
 
 
+def within(span: Span, spans: Sequence[Span]) -> bool:
+    """Is all of it in one of the spans."""
+    first, last = span
+    at = bisect_left(spans, first, key=_last)
+    return at < len(spans) and spans[at][0] <= first and last <= spans[at][1]
+
+
 def without(span: Span, gone: Sequence[Span]) -> list[Span]:
     """What is left of a span without the spans `gone`."""
     first, last = span

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.core.errors import Code, RefusedError
+from broker.core.spans import spans_of
 
 from ..consumers.consumer import Consumer, Ledger
 from ..messages.unloaded import is_firm, is_ghost, is_strange
@@ -39,7 +40,7 @@ def claim(queue: Queue, consumer: Consumer, ids: Sequence[int]) -> Ledger:
         return ghosts
     # First look into the queue, then at other consumers: an id is in one place only, so whoever is found first is
     # right.
-    found = withdraw(queue, [(i, i) for i in sorted(ghosts)])
+    found = withdraw(queue, spans_of(sorted(ghosts)))
     consumer.embody(found)
     return {i: run for i, run in ghosts.items() if i not in found}
 

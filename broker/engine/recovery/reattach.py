@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from broker.core.commands import Resume
 from broker.core.effects import Turn
 from broker.core.message import Run
-from broker.core.spans import Span, inside, merged, spans_of, without
+from broker.core.spans import Span, inside, merged, spans_of, within, without
 
 from ..consumers.consumer import Consumer, Ledger
 from ..messages.runs import pick
@@ -164,13 +164,18 @@ def _rest(runs: Iterable[Run], spans: list[Span], found: Ledger) -> list[Run]:
     """What is left of the runs when the messages of `spans` have gone to `found`."""
     rest: list[Run] = []
     for run in runs:
-        kept: list[int] = []
-        if run.ids[0] <= spans[-1][1] and run.ids[-1] >= spans[0][0]:
-            kept = [at for at, i in enumerate(run.ids) if not inside(spans, i)]
-            if len(kept) < len(run.ids):
-                found.update({i: run for i in run.ids if inside(spans, i)})
-                if kept:
-                    rest.append(pick(run, kept))
-                continue
-        rest.append(run)
+        first, last = run.ids[0], run.ids[-1]
+        if first > spans[-1][1] or last < spans[0][0]:
+            rest.append(run)
+        elif within((first, last), spans):  # as most are: no look at each
+            found.update(dict.fromkeys(run.ids, run))
+        else:
+            kept: list[int] = []
+            for at, i in enumerate(run.ids):
+                if inside(spans, i):
+                    found[i] = run
+                else:
+                    kept.append(at)
+            if kept:
+                rest.append(run if len(kept) == len(run.ids) else pick(run, kept))
     return rest

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from broker.core.spans import add_span, append_ids, extend, insert_ids, inside, merged, spans_of, without
+from broker.core.spans import add_span, append_ids, extend, insert_ids, inside, merged, spans_of, within, without
 
 
 def numbers(spans: list[tuple[int, int]]) -> list[int]:
@@ -26,6 +26,7 @@ def test_spans_say_what_a_set_says():
         whole = list(spans)
         add_span(whole, more)
         assert whole == spans_of([*ids, *(i for i in range(more[0], more[1] + 1) if i not in ids)])
+        assert within(more, spans) == set(range(more[0], more[1] + 1)).issubset(ids)
         assert numbers(without(more, spans)) == [i for i in range(more[0], more[1] + 1) if i not in ids]
 
 
