@@ -38,6 +38,8 @@ PART: Final = 512
 """Not all messages of the record at `position`: who reads that back gets others too. Never stored."""
 TRACED: Final = 1024
 """Some message has a traceparent header (W3C), of a trace that may be wanted. Never stored."""
+HELD: Final = 2048
+"""Its consumer's client has these: told for the attempts that are counted, and not handed on. Never stored."""
 STORED: Final = 255
 """The flags that the journal keeps."""
 
@@ -190,6 +192,10 @@ class Run:
     def in_part(self) -> None:
         """The record at its position has more messages."""
         self.flags |= PART
+
+    def is_held(self) -> None:
+        """Whoever it is told has it."""
+        self.flags |= HELD
 
     def spilled(self) -> None:
         """It goes to the journal only because memory is short, or for a queue that does not last."""

@@ -28,7 +28,7 @@ from broker.core.ledger import covered
 from broker.core.message import BLOB, NO_IDS, Run
 from broker.selector import Predicate
 
-from ..messages.unloaded import Stub, ghost
+from ..messages.unloaded import Stub, ghost, is_ghost
 
 Ledger = dict[int, Run]
 """Message id → a run that holds it, in the order of delivery."""
@@ -48,9 +48,9 @@ class Consumer:
     bit      what the queue's choice knows the filter by; 0: it has none."""
 
     __slots__ = (
-        "_held_bytes", "_held_messages", "_removed", "ack", "bit", "bodies", "credit_bytes", "credit_messages",
-        "filter", "flight", "haunted", "held", "id", "ledger", "no_local", "overhead", "priority", "queue", "room",
-        "session", "sized", "window_bytes",
+        "_ghosts", "_held_bytes", "_held_messages", "_removed", "ack", "bit", "bodies", "credit_bytes",
+        "credit_messages", "filter", "flight", "haunted", "held", "id", "ledger", "no_local", "overhead", "priority",
+        "queue", "room", "session", "sized", "window_bytes",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe, queue: int) -> None:
@@ -71,6 +71,9 @@ class Consumer:
         self.flight: deque[Run] | None = deque() if confirms else None
         self.bodies: Ledger | None = {} if confirms and command.bodies else None
         self.haunted = False
+        self._ghosts: dict[int, int] | None = {}
+        """Of which it may hold ghosts: message → the named id whose transaction has it, 0: the ledger. None: nobody has
+        looked yet."""
         self._removed = 0
         self.filter: tuple[Predicate | None, int] | None = None
         self.bit = 0
@@ -110,7 +113,7 @@ class Consumer:
         for group in gone:
             if group:  # one ghost for all of them: 50,000 would be 50 ms
                 group.update(dict.fromkeys(group, ghost((min(group), max(group)), own=True)))
-        self.haunted = any(gone)
+        self.haunted, self._ghosts = any(gone), {}  # what is purged comes from nowhere again
         if self.flight is not None:
             # The edge confirms deliveries by their number.
             self.flight = deque([Run(NO_IDS, b"", [], 0) for _ in self.flight])
@@ -171,7 +174,7 @@ class Consumer:
     def adopt(self, ledger: Ledger, haunted: bool) -> None:
         """Its client holds these already (a client mode; first of all deliveries)."""
         self.ledger = ledger
-        self.haunted = haunted
+        self.haunted, self._ghosts = haunted, None if haunted else {}
         # It may fall below zero: the client's window was that of the earlier leader, and nothing new comes until
         # enough is settled.
         self.credit_messages -= len(ledger)
@@ -195,15 +198,29 @@ class Consumer:
 
     def embody(self, messages: Ledger) -> set[int]:
         """Those of which it holds a ghost are its own, at their places in the order of delivery. Returns their ids."""
+        if self._ghosts is None:
+            self._ghosts = self._find_ghosts()
+        ghosts, ledger = self._ghosts, self.ledger or {}
         embodied: set[int] = set()
-        for group in (self.ledger or {}, *self.held.values()):
-            mine = {i: run for i, run in messages.items() if i in group}
-            group.update(mine)
-            embodied.update(mine)
-            # The ghost has taken the overhead; that of a transaction has given its credit back.
-            if self.sized and group is self.ledger:
-                self.credit_bytes -= self._cost(mine) - self.overhead * len(mine)
+        for i in ghosts.keys() & messages.keys():
+            named, run = ghosts.pop(i), messages[i]
+            group = self.held.get(named, {}) if named else ledger
+            if i not in group:
+                continue  # it has said what is to become of it
+            group[i] = run
+            embodied.add(i)
+            nbytes = self._cost({i: run}) - self.overhead  # which the ghost has taken
+            if named:  # the credit of what a transaction holds is back
+                self._held_bytes += nbytes
+            elif self.sized:
+                self.credit_bytes -= nbytes
         return embodied
+
+    def _find_ghosts(self) -> dict[int, int]:
+        found = {i: 0 for i, run in (self.ledger or {}).items() if is_ghost(run)}
+        for named, group in self.held.items():
+            found.update({i: named for i, run in group.items() if is_ghost(run)})
+        return found
 
     def confirmed(self, count: int) -> list[Run]:
         """The first `count` deliveries have arrived: takes them off (fewer if there are not so many)."""
@@ -321,7 +338,9 @@ class Consumer:
         self._held_messages += count
         self._held_bytes += nbytes
         for i in ids:
-            self.held[i] = self._free((i,))
+            self.held[i] = group = self._free((i,))
+            if self._ghosts:
+                self._ghosts.update({j: i for j in group if j in self._ghosts})
 
     def drain(self) -> Ledger:
         """Everything it holds, for its end."""

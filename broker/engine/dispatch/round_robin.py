@@ -21,7 +21,7 @@ from broker.core.message import BLOB, DURABLE, REDELIVERED, Run
 from broker.core.records import MetaRecord
 
 from ..consumers.consumer import Consumer
-from ..messages.runs import pick
+from ..messages.runs import copy, pick
 from ..queue.queue import Queue
 from ..state.awaiting_commit import Held
 from ..state.slot import Slot
@@ -65,7 +65,7 @@ def mark_ahead(slot: Slot, queue: Queue, turn: Turn) -> None:
 def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, gone: list[Run]) -> None:
     """All of the run; what is consumed at once (AckMode.AUTO) is added to `gone`."""
     if consumer.haunted:
-        unheld = _unheld(slot, queue, consumer, run)
+        unheld = _unheld(slot, queue, consumer, run, turn)
         if unheld is None:
             return
         run = unheld
@@ -90,7 +90,7 @@ def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, 
     queue.hand_out(count, run.nbytes, run.ids[-1], held)
 
 
-def _unheld(slot: Slot, queue: Queue, consumer: Consumer, run: Run) -> Run | None:
+def _unheld(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn) -> Run | None:
     """What of the run its client does not hold: the rest is its own again, and is not handed out a second time."""
     # Its edge had been given up, others were given what it held, and gave it back. A second copy would have the id of
     # the first, and an ACK could not say which one it means: a cumulative one covers what came between the two, or not.
@@ -99,10 +99,18 @@ def _unheld(slot: Slot, queue: Queue, consumer: Consumer, run: Run) -> Run | Non
         return run
     at = [n for n, i in enumerate(run.ids) if i in embodied]
     whole = len(at) == len(run.ids)
-    # Since it came again they count as its own, but weighed nothing.
+    mine = copy(run) if whole else run.pick(at)
+    mine.is_held()
+    # Its edge is told, or the next leader would find fewer attempts there than in the log, and take them for others'
+    # (reattach._lost). It is as much work as a delivery, and takes as much room until it is granted again.
+    cost = mine.nbytes + len(at) * consumer.overhead
+    consumer.withhold(cost)
+    turn.effects.append(Deliver(consumer.id, mine, cost))
+    slot.counters.delivered += len(at)
+    slot.counters.redelivered += len(at)
+    # They have counted as its own since it came again, without weighing anything.
     queue.no_longer_delivering(len(at))
-    queue.hand_out(len(at), run.nbytes if whole else run.pick(at).nbytes, run.ids[-1], True)
-    slot.embodied(len(at))
+    queue.hand_out(len(at), mine.nbytes, run.ids[-1], True)
     return None if whole else run.pick([n for n, i in enumerate(run.ids) if i not in embodied])
 
 

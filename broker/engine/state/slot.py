@@ -57,8 +57,6 @@ PIECE = 400
 milliseconds (docs/adr/0009)."""
 LEAST = 32
 """… and of each further queue whose backlog is large."""
-EMBODIED = 64
-"""Messages that become a consumer's own without being handed out, which are about the work of one delivery."""
 
 QUEUES = 400
 """Queues looked at in one turn; others that want it come in the next one."""
@@ -279,10 +277,6 @@ class Slot:
         if waited is not self.unfinished:
             waited.update(self.unfinished)
             self.unfinished = waited
-
-    def embodied(self, messages: int) -> None:
-        """So many have become a consumer's own without being handed out: no effect says so, but it is work."""
-        self.stop -= 1 + messages // EMBODIED
 
     # ── numbering ──────────────────────────────────────────────────────────────────────────────────
 

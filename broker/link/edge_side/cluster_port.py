@@ -39,6 +39,7 @@ from broker.core.commands import (
 )
 from broker.core.effects import AddressBlocked, BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
+from broker.core.message import HELD
 from broker.core.metrics import Metric
 from broker.core.patience import Patience
 from broker.rpc.v1 import link_pb2 as pb
@@ -339,6 +340,10 @@ class ClusterPort:
             # long as followers take that. (Behind an Open of ours it knows which attachment that was.)
             if self._routes.channel(consumer.slot).link is not link:
                 link.gone(effect.consumer)
+            return
+        if effect.run.flags & HELD:
+            consumer.learns(effect.run)
+            channel.send(Grant(channel.slot, consumer.number, effect.cost), 24)
             return
         if consumer.command.browse and consumer.spans:
             fresh = consumer.unseen(effect.run)

@@ -211,6 +211,10 @@ class ReplayedConsumer:
         else:
             self.ids.update(dict.fromkeys(run.ids, lasting))
 
+    def learns(self, run: Run) -> None:
+        """Its owner says of messages that the client has how often they have been out in vain meanwhile."""
+        self._tried(run)
+
     def granted(self, nbytes: int) -> None:
         """So much is given back to its owner."""
         self.outstanding -= nbytes

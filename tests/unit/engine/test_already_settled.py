@@ -6,7 +6,9 @@ import pytest
 
 from broker.core.address import Outcome
 from broker.core.commands import Hold, Resume, Settle, Subscribe
+from broker.core.effects import Deliver
 from broker.core.errors import Code, RefusedError
+from broker.core.message import HELD
 
 from .leaders import fail_over, loaded, settled, spans
 from .world import ANYCAST, CLIENT, INDIVIDUAL, again, done, got, ids, refused
@@ -128,6 +130,33 @@ def test_what_a_client_holds_it_is_not_handed_again():
     assert got(effects) == [] and (world.queue()["ready"], world.queue()["delivering"]) == (0, 1)
     assert done(world.settle(1, i[0], seq=4)) == [4] and settled(world) == [(i[0], i[0])]
     assert refused(world.settle(1, i[0], seq=6)) == [Code.NO_SUCH_DELIVERY], "once, as any other"
+
+
+def test_what_a_client_holds_is_its_own_at_the_next_leader_too():
+    """To be given up counts an attempt in the log: its edge is told, or the next leader takes them for others'."""
+    world, i = given_up()
+    world.disconnect(2)
+    (told,) = [e for e in world.grant(1, 10_000) if isinstance(e, Deliver)]
+    assert (told.consumer, list(told.run.ids), told.run.attempts) == (1, i, 2) and told.run.flags & HELD
+    fail_over(world)
+    mine, other = (Subscribe(7, n, 0, n, "q", ANYCAST, INDIVIDUAL) for n in (1, 2))
+    mine.resume, other.resume = Resume(spans(i), [], {i[0]: told.run.attempts}, spans(i)), Resume([], [], {})
+    world.effects.clear()
+    world.do(other, mine)
+    world.settle_down()
+    assert got(world.effects) == [] and done(world.settle(1, i[0], seq=4)) == [4]
+
+
+def test_a_transaction_may_hold_no_more_because_it_was_given_up_meanwhile():
+    """A ghost weighs nothing, until it is real again."""
+    world, i = loaded(2, runs=2, max_held_bytes=5)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL)
+    assert refused(world.do(Hold(7, 1, 0, 1, i[:1]))) == []
+    world.disconnect(2)
+    world.settle_down()
+    assert refused(world.do(Hold(7, 1, 0, 1, i[1:]))) == [Code.TRANSACTION_LIMIT]
 
 
 def test_of_a_run_it_is_handed_what_it_does_not_hold():

@@ -9,7 +9,7 @@ from broker.config.settings import EngineSettings
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Confirm, Disconnect, Grant, Publish, Resume, Settle, Subscribe, Unsubscribe
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refused, Turn
-from broker.core.message import BLOB, DURABLE, REDELIVERED, TRANSIENT, Blob, Run
+from broker.core.message import BLOB, DURABLE, HELD, REDELIVERED, TRANSIENT, Blob, Run
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 from broker.engine.engine import Engine
 from broker.engine.messages.runs import copy
@@ -251,15 +251,18 @@ def got(effects: list, consumer: int | None = None) -> list[bytes]:
     return [
         record
         for effect in effects
-        if isinstance(effect, Deliver) and consumer in (None, effect.consumer)
+        if isinstance(effect, Deliver) and consumer in (None, effect.consumer) and not effect.run.flags & HELD
         for record in effect.run.records
     ]
 
 
 def ids(effects: list, consumer: int | None = None) -> list[int]:
     return [
-        i for e in effects if isinstance(e, Deliver) and consumer in (None, e.consumer) for i in e.run.ids
-    ]  # fmt: skip
+        i
+        for e in effects
+        if isinstance(e, Deliver) and consumer in (None, e.consumer) and not e.run.flags & HELD
+        for i in e.run.ids
+    ]
 
 
 def again(effects: list) -> list[tuple[bytes, int, bool]]:

@@ -432,3 +432,20 @@ def test_what_open_transactions_acknowledge_is_named_if_all_of_it_is_durable(two
     two.fail_over()
     resume = two.b.shard.of(Subscribe)[-1].resume
     assert (resume.held, resume.firm) == ([(1, 6), (8, 8)], [(1, 2), (5, 6), (8, 8)]), "the last one is nobody's yet"
+
+
+def test_what_its_client_holds_is_not_handed_on_but_its_attempts_are_learnt_and_its_room_given_back(two):
+    two.subscribe(3, AckMode.INDIVIDUAL)
+    two.deliver(two.a, 3, [1, 2])
+    two.world.run()
+    before = len(two.edge.of(Deliver))
+    run = run_of(b"x", ids=[1])
+    run.attempts = 2
+    run.is_held()
+    two.a.effects(Deliver(TOKEN << 40 | 3, run, 10))
+    two.world.pass_time(0.1)
+    assert len(two.edge.of(Deliver)) == before
+    assert [(command.consumer, command.nbytes) for command in two.a.shard.of(Grant)] == [(TOKEN << 40 | 3, 10)]
+    two.fail_over()
+    (resumed,) = two.b.shard.of(Subscribe)
+    assert (resumed.resume.held, resumed.resume.tries) == ([(1, 2)], {1: 2})
