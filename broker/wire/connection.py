@@ -5,8 +5,9 @@ certain number of them (`_need`), or a NUL, makes another look worth while; insi
 octets on as they come. After CONNECT it takes nothing until the caller has decided (`accept_login`); after
 DISCONNECT, or a violation, nothing any more.
 
-Rule: the same bytes give the same events however they are cut (pieces of large bodies aside), and any bytes
-at all end in events, never in an exception. Must not know sockets, clocks, sessions or queues.
+Rule: the same bytes give the same events however they are cut (pieces of large bodies, and SENDs that may pass each
+other, aside: Head.order), and any bytes at all end in events, never in an exception. Must not know sockets, clocks,
+sessions or queues.
 """
 
 # Example. A 1.2 client that does not wait: CONNECT…NUL LF SEND a…NUL SEND b in one read, the end of b in the next.
