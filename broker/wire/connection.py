@@ -399,7 +399,8 @@ class Connection:
         if length >= 0:
             # C14: so many octets, whatever they are. The size is refused before they are waited for.
             end = stop + length
-            self._check_size(end - pos, receipt)
+            if end - pos > self._limit:
+                self._check_size(end - pos, receipt)
             if end >= intake.end:
                 self._need = end + 1 - pos
                 return INCOMPLETE
@@ -412,7 +413,8 @@ class Connection:
         # piece may have; beyond that the body goes on as a stream whose end is not known yet.
         end = data.find(b"\0", stop, stop + large)
         if end >= 0:
-            self._check_size(end - pos, receipt)
+            if end - pos > self._limit:
+                self._check_size(end - pos, receipt)
             return end
         have = min(intake.end, stop + large)
         self._check_size(have - pos, receipt)

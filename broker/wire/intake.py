@@ -75,19 +75,18 @@ class Intake:
 
         Linear over any mixture of line ends: the next hit of each kind is kept until it has been passed, so
         no octet is looked at twice for the same kind."""
-        # -1 and offsets already passed both mean: search again. NOWHERE is greater than any offset, so what does not
-        # occur is asked once per read, not once per frame: else 10,000 frames with LF would search the whole read for
-        # CR LF 10,000 times.
+        # -1 and offsets already passed both mean: search again. NOWHERE is greater than any offset, so that no LF LF is
+        # looked for again and again where there is none.
         if self._lf_at < pos:
             # `_search` is where the last read of this frame stopped searching; it is about the first frame only,
             # since all others begin behind it.
             at = self.data.find(b"\n\n", max(pos, self._search))
             self._lf_at = at if at >= 0 else NOWHERE
         if self.crlf:
+            # Up to that alone: else each receive() of a part of a read would search all that is left of it.
             if self._crlf_at < pos:
-                at = self.data.find(b"\n\r\n", max(pos, self._search))
-                self._crlf_at = at if at >= 0 else NOWHERE
-            if self._crlf_at < self._lf_at:
+                self._crlf_at = self.data.find(b"\n\r\n", max(pos, self._search), self._lf_at)
+            if 0 <= self._crlf_at < self._lf_at:
                 return self._crlf_at + 3
         return self._lf_at + 2 if self._lf_at < NOWHERE else -1
 
@@ -121,8 +120,11 @@ class Intake:
         self.groups[kin] = records
         self.flags[kin] = 0
 
-    def add(self, kin: Head | HeadFamily, flags: int, record: bytes, receipt: bytes | None) -> bool:
-        """One SEND; is it of an event that gathers. flags: its own; a Head has them."""
+    def add(
+        self, kin: Head | HeadFamily, flags: int, record: bytes, receipt: bytes | None, in_full: bool = False
+    ) -> bool:
+        """One SEND; is it of an event that gathers. flags: its own; a Head has them. in_full: it was read so, which
+        costs what any frame does, even if it makes no event of its own."""
         asked = receipt is not None
         records = None if asked and len(self.groups) > 1 else self.groups.get(kin)
         joins = records is not None
@@ -132,6 +134,8 @@ class Intake:
         self.flags[kin] |= flags
         records.append(record)
         if not len(records) % ALIKE_AS_ONE:
+            self.cost += 1
+        if in_full and joins:
             self.cost += 1
         if receipt is not None:
             self.receipts.append(receipt)

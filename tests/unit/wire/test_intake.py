@@ -16,8 +16,9 @@ class CountingBytes(bytes):
     looked = 0
 
     def find(self, sub, start=0, end=None):
-        at = super().find(sub, start, len(self) if end is None else end)
-        CountingBytes.looked += (at if at >= 0 else len(self)) - start
+        stop = len(self) if end is None else min(end, len(self))
+        at = super().find(sub, start, stop)
+        CountingBytes.looked += (at if at >= 0 else stop) - start
         return at
 
 
