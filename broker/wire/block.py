@@ -30,7 +30,7 @@ from broker.core.errors import Code, ProtocolViolation
 from broker.core.message import ESCAPED
 
 from .escapes import unescape
-from .heads import MARKS, NOT_RELAYED, Said, said_of
+from .heads import ACTED_ON, MARKS, NOT_RELAYED, Said, said_of
 from .rules import COMMANDS, HANDSHAKE, RESERVED, STRICT, WITH_BODY, Leniency, Role, check_command, check_headers
 from .versions import Version, negotiate
 
@@ -57,9 +57,11 @@ def cost_of(raw: bytes) -> int:
 # A value must not hold a colon here, although STOMP allows it: `_plain` cuts names and values apart by one split at
 # all colons of the block.
 _PLAIN_LINES: Final = re.compile(rb"(?:[^:\n\r\\\0]++:[^:\n\r\\\0]*+\n)*+\n").fullmatch
-_PAIRS: Final = re.compile(rb"\n([^:\n\r\0]++):([^\n\r\0]*+)(?=\n)").findall
+# In a block without CR and NUL. A line without a colon makes one pair with the next one: fewer than there are lines.
+_PAIRS: Final = re.compile(rb"\n([^:]++):(.*+)").findall
 DESTINATION: Final = b"destination"
-_MARKED: Final = frozenset(MARKS)
+_SPECIAL: Final = NOT_RELAYED | ACTED_ON | frozenset(MARKS)
+"""All that a block may have beside headers that are relayed and nothing else."""
 _LINES: Final = {name: b"\n%b:" % name for name in NOT_RELAYED}
 """How the lines begin that are not relayed, with the end of the line before."""
 # From the left, as escapes.unescape takes them, so that two backslashes are one and what follows them is text.
@@ -197,8 +199,10 @@ def read_send(raw: bytes, version: Version, settings: WireSettings) -> SendBlock
 def _usual(raw: bytes, version: Version, ends: int) -> SendBlock | None:
     """A block without CR, NUL, wrong escapes or a name twice. None: it is not one, or it breaks a rule. ends: of its
     lines, how many."""
-    # One search for all lines. What it does not find (a line without colon or name, CR, NUL) makes less of it than the
-    # block has lines; so does a name twice, of which the first must count (C17), not the last one as in a dict.
+    if b"\r" in raw or b"\0" in raw:
+        return None
+    # One search for all lines. What it does not find (a line without colon or name) makes less of it than the block
+    # has lines; so does a name twice, of which the first must count (C17), not the last one as in a dict.
     pairs = _PAIRS(raw)
     headers = dict(pairs)
     count = ends - 2
@@ -221,13 +225,15 @@ def _usual(raw: bytes, version: Version, ends: int) -> SendBlock | None:
     if digits is not None and (not digits.isdigit() or len(digits) > MAX_DIGITS):
         return None
     names: tuple[bytes, ...] | None = None
+    special = _SPECIAL.intersection(headers)
     # One colon a line: what is relayed is the block without some lines. Each of those stands behind a line end and
     # once, so what is found is its own line and never a part of a value.
     if raw.count(b":") == count:
         lines = raw
-        for name in NOT_RELAYED.intersection(headers):
-            at = lines.index(_LINES[name])
-            lines = lines[:at] + lines[lines.index(b"\n", at + 1) :]
+        for name in special:
+            if name in NOT_RELAYED:
+                at = lines.index(_LINES[name])
+                lines = lines[:at] + lines[lines.index(b"\n", at + 1) :]
         lines = lines[5:-1]
         if not flags and ascii:
             names = tuple(headers)
@@ -237,12 +243,16 @@ def _usual(raw: bytes, version: Version, ends: int) -> SendBlock | None:
         lines, flags = b"".join(kept), ESCAPED
     if flags and b"\\" not in lines:
         flags = 0
-    for name in _MARKED.intersection(headers):
-        flags |= MARKS[name]
+    if len(special) > 1:
+        for name in special:
+            flags |= MARKS.get(name, 0)
+        said = said_of(headers)
+    else:
+        said = ((DESTINATION, headers[DESTINATION]),)  # that alone, as in most blocks
     length = -1 if digits is None else int(digits)
     size = len(raw)
     cost = ends // LINES + size // BYTES if size > CHEAP else 0  # cost_of(), with what is counted already
-    return SendBlock(lines, flags, length, headers.get(b"receipt"), said_of(headers), names, cost)
+    return SendBlock(lines, flags, length, headers.get(b"receipt"), said, names, cost)
 
 
 def _may_escape(raw: bytes, version: Version) -> bool:

@@ -5,8 +5,9 @@ certain number of them (`_need`), or a NUL, makes another look worth while; insi
 octets on as they come. After CONNECT it takes nothing until the caller has decided (`accept_login`); after
 DISCONNECT, or a violation, nothing any more.
 
-Rule: the same bytes give the same events however they are cut (pieces of large bodies aside), and any bytes
-at all end in events, never in an exception. Must not know sockets, clocks, sessions or queues.
+Rule: the same bytes give the same events however they are cut (pieces of large bodies, and SENDs that may pass each
+other, aside: Head.order), and any bytes at all end in events, never in an exception. Must not know sockets, clocks,
+sessions or queues.
 """
 
 # Example. A 1.2 client that does not wait: CONNECT…NUL LF SEND a…NUL SEND b in one read, the end of b in the next.
@@ -398,7 +399,8 @@ class Connection:
         if length >= 0:
             # C14: so many octets, whatever they are. The size is refused before they are waited for.
             end = stop + length
-            self._check_size(end - pos, receipt)
+            if end - pos > self._limit:
+                self._check_size(end - pos, receipt)
             if end >= intake.end:
                 self._need = end + 1 - pos
                 return INCOMPLETE
@@ -411,7 +413,8 @@ class Connection:
         # piece may have; beyond that the body goes on as a stream whose end is not known yet.
         end = data.find(b"\0", stop, stop + large)
         if end >= 0:
-            self._check_size(end - pos, receipt)
+            if end - pos > self._limit:
+                self._check_size(end - pos, receipt)
             return end
         have = min(intake.end, stop + large)
         self._check_size(have - pos, receipt)

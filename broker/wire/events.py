@@ -28,9 +28,10 @@ class Head:
     flags        broker.core.message.ESCAPED | TEXT | GROUPED | UNIQUE | TRACED as far as they apply; without
                  `lines`: to some.
     route        belongs to the caller; None in a new Head.
+    order        is the caller's to say, too: frames of which this differs may pass each other; None: none may pass.
     """
 
-    __slots__ = ("flags", "headers", "lines", "route", "whole")
+    __slots__ = ("flags", "headers", "lines", "order", "route", "whole")
 
     def __init__(self, lines: bytes, headers: dict[str, str], flags: int, whole: bool) -> None:
         self.lines = lines
@@ -38,6 +39,11 @@ class Head:
         self.flags = flags
         self.whole = whole
         self.route: Any = None
+        self.order: object = None
+
+    def goes(self, route: object, order: object) -> None:
+        """The caller knows where its frames go, and which others may pass them."""
+        self.route, self.order = route, order
 
 
 class Sends:

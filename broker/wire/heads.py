@@ -87,13 +87,16 @@ def said_of(headers: Mapping[bytes, bytes]) -> Said:
 
 
 class HeadFamily:
-    """The heads, without lines, of all blocks that say the same to a broker; one for each set of flags."""
+    """The heads, without lines, of all blocks that say the same to a broker; one for each set of flags.
 
-    __slots__ = ("_heads", "headers")
+    order   that of its heads, as far as they have one."""
+
+    __slots__ = ("_heads", "headers", "order")
 
     def __init__(self, said: Said, version: Version) -> None:
         self.headers = {name.decode(): unescape(value.decode(), version) for name, value in said}
         self._heads: dict[int, Head] = {}
+        self.order: object = None
 
     def head(self, flags: int) -> Head:
         """The head of messages of which some have these flags."""
@@ -101,6 +104,8 @@ class HeadFamily:
         head = self._heads.get(flags)
         if head is None:
             head = self._heads[flags] = Head(b"", self.headers, flags, False)
+        elif self.order is None:
+            self.order = head.order
         return head
 
 

@@ -47,6 +47,5 @@ class SendReader:
         else:
             record = b"%bcontent-length:%d\n\n%b" % (block.lines, len(body) - 1, body)
             flags = block.flags | TEXT
-        # Its reading costs what any frame does, even if it makes no event of its own.
-        if intake.add(self._families.family(block.said), flags, record, block.receipt):
-            intake.weigh(1)
+        family = self._families.known.get(block.said) or self._families.family(block.said)
+        intake.add(family, flags, record, block.receipt, True)

@@ -62,7 +62,6 @@ WRITTEN = {
         "link.edge_side.cluster_port": {"seq": 1},
     },
     "what is remembered with a header block or a read, so that the next one like it is not looked up": {
-        "edge.destinations.send_route": {"route": 1},
         "edge.requests.inbound": {"last": 1},
     },
     "a protobuf message, or another library's object, that this module makes": {

@@ -46,7 +46,10 @@ MAY = {
         "int(digits)": "after isdigit()",
         "int(value)": "after isdigit()",
     },
-    "broker/wire/shortcuts/known_sends.py": {"int(m[layout.length_at])": "[0-9]{1,18} of layouts.py"},
+    "broker/wire/shortcuts/known_sends.py": {
+        "int(m[given])": "[0-9]{1,18} of layouts.py",
+        "int(m[layout.length_at])": "the same",
+    },
 }
 """File → what stands there → why it may."""
 

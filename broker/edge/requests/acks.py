@@ -33,9 +33,7 @@ def acks(session: Session, event: Acks) -> None:
         sub = session.handles.get(handle)
         if sub is None and not session.edge.queue_wildcards.ended(session.id, handle):
             raise _unknown(ids[start])
-        end, most = start + 1, min(total, start + MOST_IDS)
-        while end < most and ids[end].startswith(handle) and ids[end].rpartition(b"-")[0] == handle:
-            end += 1
+        end = _stretch(ids, start, handle)
         if sub is not None and event.subscriptions is not None and session.version is Version.V11:
             for value in set(event.subscriptions[start:end]):
                 _check_subscription(session, sub, unescape(value.decode(), Version.V11))
@@ -54,6 +52,20 @@ def acks(session: Session, event: Acks) -> None:
         else:
             _over_parts(session, sub, numbers, receipts)
         start = end
+
+
+def _stretch(ids: list[bytes], start: int, handle: bytes) -> int:
+    """Where the ids end that begin with the same handle as the one at `start`; MOST_IDS further at most."""
+    most, own = min(len(ids), start + MOST_IDS), handle + b"-"
+    # What stands between two texts that begin alike begins so, too: mostly all are of one consumer.
+    some = ids[start:most]
+    alike = min(some).startswith(own) and max(some).startswith(own)
+    if alike and b"".join(some).count(b"-") == own.count(b"-") * len(some):
+        return most
+    end = start + 1
+    while end < most and ids[end].startswith(handle) and ids[end].rpartition(b"-")[0] == handle:
+        end += 1
+    return end
 
 
 def _over_parts(session: Session, sub: SlotSubscription, numbers: list[int], receipts: list[bytes] | None) -> None:

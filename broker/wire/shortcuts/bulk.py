@@ -34,6 +34,11 @@ FIRST_PIECE: Final = 16
 LARGEST_PIECE: Final = 1 << 12
 ACKS: Final = 1024
 """Plain ACKs taken at once: each is looked at."""
+ACK: Final = b"ACK\nid:"
+ROW: Final = 256
+"""Bytes of ACKs that are worth a split, …"""
+PIECE_OF_ACKS: Final = 16 * ACKS
+"""… and of those that are split at once."""
 
 
 class SameBlock:
@@ -216,6 +221,10 @@ def read_acks(intake: Intake, version: Version, limit: int) -> int:
     subscriptions: list[bytes] = []
     receipts: list[bytes] = []
     eols = 0
+    if single and intake.end - pos >= ROW and (row := _row(data, pos)) is not None:
+        ids, gap = row
+        eols = len(ids) * gap
+        pos += len(ids) * (len(ACK) + 3 + gap) + sum(map(len, ids))
     # Acks are few bytes each: without an end to the loop one read of 256 KiB would be about 10,000 of them in one go.
     while data.startswith(b"ACK\n", pos) and len(ids) < ACKS:
         if single:
@@ -263,6 +272,23 @@ def read_acks(intake: Intake, version: Version, limit: int) -> int:
     intake.acks(ids, subscriptions or None, receipts)
     intake.pos = pos
     return eols
+
+
+def _row(data: bytes, pos: int) -> tuple[list[bytes], int] | None:
+    """Ids of ACKs in a row that have nothing but that, by one split; and how many line feeds are behind each NUL. None:
+    they are not all so."""
+    end = data.find(b"\n\n\0", pos)
+    if not data.startswith(ACK, pos) or end < 0:
+        return None
+    gap = int(data.startswith(b"\n", end + 3))
+    joint = b"\n\n\0\n" if gap else b"\n\n\0"
+    # An id alone has no line end: a frame of any other kind, or one with a receipt, has. What is cut off at the end
+    # waits.
+    ids = data[pos + len(ACK) : pos + PIECE_OF_ACKS].split(joint + ACK, ACKS - 1)
+    last, whole, _ = ids.pop().partition(joint)
+    if whole:
+        ids.append(last)
+    return (ids, gap) if b"\n" not in b"".join(ids) else None
 
 
 def _pair(data: bytes, at: int) -> tuple[bytes, list[bytes], int] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..heads import Families
 from ..versions import Version
-from .layouts import Layout
+from .layouts import Layout, Spare
 
 LAYOUTS = 256
 """Of one version. A pattern of ten names takes about 8 KB, and 0.2 ms to make."""
@@ -19,13 +19,14 @@ LEARN_AFTER = 3
 class KnownLayouts:
     """Of one version: names → their layout."""
 
-    __slots__ = ("_entries", "_families", "_seen", "_version", "known")
+    __slots__ = ("_entries", "_families", "_seen", "_spare", "_version", "known")
 
     def __init__(self, entries: int, version: Version, families: Families) -> None:
         self._entries = entries
         self._version = version
         self._families = families
         self._seen: dict[int, int] = {}
+        self._spare = Spare()
         self.known: dict[tuple[bytes, ...], Layout] = {}
 
     def layout(self, names: tuple[bytes, ...]) -> tuple[Layout | None, bool]:
@@ -43,7 +44,7 @@ class KnownLayouts:
             return None, False
         del seen[fingerprint]
         if len(self.known) >= LAYOUTS:
-            # One, not all: each has up to FAMILIES meanings, which take their time to free.
-            del self.known[next(iter(self.known))]
-        layout = self.known[names] = Layout(names, self._version, self._families.family)
+            # One, not all: each has its meanings, which take their time to free.
+            self._spare.gives(self.known.pop(next(iter(self.known))))
+        layout = self.known[names] = Layout(names, self._version, self._families.family, self._spare)
         return layout, True

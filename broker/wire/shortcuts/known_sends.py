@@ -20,7 +20,6 @@ frames only. Must not know buffers, streaming or what follows a SEND.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from operator import ne
 from typing import Any, Final
 
@@ -29,7 +28,7 @@ from broker.config.settings import WireSettings
 from ..block import CHEAP, SendBlock
 from ..events import Head, Sends
 from ..heads import SAID, HeadFamily
-from ..intake import ALIKE_AS_ONE, MANY_LINES, Intake
+from ..intake import ALIKE_AS_ONE, GROUPS_AS_ONE, MANY_LINES, Intake
 from ..versions import Version
 from .bulk import OneValue, SameBlock
 from .known_layouts import KnownLayouts
@@ -101,9 +100,7 @@ class KnownSends:
         stop, close = m.end(), size - (2 if data[-1] == LF else 1)
         if data[close] or close < stop or size > settings.max_frame_bytes or close - stop >= settings.large_body_bytes:
             return None
-        said: Callable[..., Any] = m.group  # of one group its bytes, of several a tuple
-        stretches = layout.lines_at
-        lines = m[stretches[0]] if len(stretches) == 1 else b"".join(m.group(*stretches))
+        lines = m[layout.lines_in] if layout.lines_in else b"".join(m.group(*layout.lines_at))
         body = data[stop : close + 1]
         if layout.length_at:
             if (length := int(m[layout.length_at])) != close - stop:
@@ -114,7 +111,7 @@ class KnownSends:
         else:
             record = b"%bcontent-length:%d\n\n%b" % (lines, close - stop, body)
         # As for many: mostly it says what the block before has said, and then the head is that one's.
-        values = said(*layout.said_at)
+        values: Any = m[layout.said_in] if layout.said_in else m.group(*layout.said_at)
         if values != layout.values:
             layout.means(values)
         receipts = [m[layout.receipt_at]] if layout.receipt_at else None
@@ -142,81 +139,80 @@ class KnownSends:
         """Frames of known layouts, one after another."""
         data, end, at = intake.data, intake.end, intake.pos
         longest, large, most = self._longest, self._settings.large_body_bytes, self._settings.max_frame_bytes
-        room = before = (burst - len(intake.out) - intake.cost) * ALIKE_AS_ONE
-        layout = self._layouts[0]
+        room = before = (burst - (spent := len(intake.out) + intake.cost)) * ALIKE_AS_ONE
+        layout, groups, flags = self._layouts[0], intake.groups, intake.flags
         records: list[bytes] = []
-        receipts: list[bytes] = []
         group: HeadFamily | Head | None = None
-        flags = eols = events = 0
+        eols = 0
+        # What layouts share is anybody's; a pair of values and family stays one.
+        told, family = layout.values, layout.family
+        before_lines, before_family, before_length, probe = self._lines, self._family, self._length, self._probe
         while room > 0 and at < end:
             m = layout.match(data, at, at + longest)
             if m is None:
                 if (other := self._other(intake, at)) is None:
                     break
                 layout, m, tried = other
+                told, family, group = layout.values, layout.family, None  # it has flags of its own
+                before_lines = b""  # a head for repeated lines is of one layout: another one may be that of texts
                 room -= tried * (m.end() - at) // LOOKED_AT
-            stop, length = m.end(), -1
+            stop, given = m.end(), layout.length_at
+            length = int(m[given]) if given else data.find(b"\0", stop, stop + large) - stop
+            close = stop + length
             # What is not complete, streamed, over a limit or without its NUL is for the full reader: it says what is
             # wrong, or what to wait for.
-            if layout.length_at:
-                length = int(m[layout.length_at])
-                close = stop + length
-                if length >= large or close >= end or data[close]:
-                    break
-            else:
-                close = data.find(b"\0", stop, stop + large)
-            if close < 0 or close - at > most:
+            if length < 0 or length >= large or close >= end or data[close] or close - at > most:
                 break
-            said: Callable[..., Any] = m.group  # of one group its bytes, of several a tuple
-            stretches = layout.lines_at
-            lines = m[stretches[0]] if len(stretches) == 1 else b"".join(m.group(*stretches))
+            lines = m[layout.lines_in] if layout.lines_in else b"".join(m.group(*layout.lines_at))
             # Mostly they say what the block before has said: one comparison then, and no look into a table.
-            values = said(*layout.said_at)
-            if values != layout.values:
-                layout.means(values)
+            values: Any = m[layout.said_in] if layout.said_in else m.group(*layout.said_at)
+            if values != told:
+                told = values
+                family = layout.families.get(values) or layout.means(values)
             # Body and NUL, the only copy of it here; the lines come in front of it below, in one step.
             record = data[stop : close + 1]
-            kin: HeadFamily | Head = layout.family
-            if lines != self._lines or kin is not self._family:
-                if self._probe <= 0:
-                    self._one_differs(layout, lines, length, m)
-                self._probe -= 1
-                self._family, self._lines, self._length, self._times, self._head = layout.family, lines, length, 0, None
-            elif (again := self._repeated(layout, m, length)) is None:
+            kin: HeadFamily | Head = family
+            if lines != before_lines or family is not before_family:
+                if probe <= 0 and given and length == before_length:
+                    probe = PROBES
+                    self._one_differs(layout, family, lines, before_lines, length, m)
+                probe -= 1
+                before_lines, before_family, self._times = lines, family, 0
+            elif (again := self._repeated(layout, family, lines, m, before_length, length)) is None:
                 break
             else:
                 kin = again
+            before_length = length
             # Where the content-length stands says whose it is (core.message.is_text).
-            if kin is self._head:
-                record = b"content-length:%d\n\n%b" % (close - stop, record)
-            elif length >= 0:
+            if kin is not family:
+                record = b"content-length:%d\n\n%b" % (length, record)
+            elif given:
                 record = b"content-length:%d\n%b\n%b" % (length, lines, record)
             else:
-                record = b"%bcontent-length:%d\n\n%b" % (lines, close - stop, record)
-            if kin is not group:
-                if group is not None:
-                    intake.extend(group, flags, records, receipts, 0)
-                    records, receipts = [], []
-                # It is another event: the order of frames is that of events, so the one before ends here even if its
-                # kind comes again.
-                # An event of its own costs a frame, as everywhere; len(intake.out) will say so.
-                group, flags, events = kin, 0, events + 1
-                room -= ALIKE_AS_ONE - 1
-            flags |= layout.flags
+                record = b"%bcontent-length:%d\n\n%b" % (lines, length, record)
+            asked = layout.receipt_at
+            if kin is not group or (asked and len(groups) > 1):
+                if (mine := None if asked and len(groups) > 1 else groups.get(kin)) is None:
+                    intake.begin(kin, mine := [], asked > 0)
+                    # An event of its own costs a frame, as everywhere; intake says what it does beside others.
+                    room -= ALIKE_AS_ONE // (1 if len(groups) == 1 else GROUPS_AS_ONE) - 1
+                group, records = kin, mine
+                flags[kin] |= layout.flags
             records.append(record)
-            if layout.receipt_at:
-                receipts.append(m[layout.receipt_at])
+            if asked:
+                intake.receipts.append(m[asked])
             # Not rounded to frames: of blocks of 2 KB, 35 µs each, a turn would take 2,048.
             room -= 1 + (stop - at) // LOOKED_AT
             at = close + 1
             # Most clients write a line end behind each NUL, some none; many are passed together, elsewhere.
-            while data.startswith(b"\n", at) and not data.startswith(MANY_LINES, at):
+            while at < end and data[at] == LF and not data.startswith(MANY_LINES, at):
                 at += 1
                 eols += 1
-        if group is None:
+        self._lines, self._family, self._length, self._probe = before_lines, before_family, before_length, probe
+        if at == intake.pos:
             return -1
-        # The last event is not in intake.out yet.
-        intake.extend(group, flags, records, receipts, -((room - before) // ALIKE_AS_ONE) - events + 1)
+        # Some events are among that already.
+        intake.weigh(spent - (room - before) // ALIKE_AS_ONE - len(intake.out) - intake.cost)
         intake.pos = at
         return eols
 
@@ -227,7 +223,6 @@ class KnownSends:
             layout = layouts[number]
             if (m := layout.match(data, at, at + self._longest)) is not None:
                 layouts[0], layouts[number] = layout, layouts[0]
-                self._lines = b""  # a head for repeated lines is of one layout: another one may be that of texts
                 return layout, m, number
         if data.startswith(b"SEND\n", at):
             stop = data.find(b"\n\n", at, at + self._longest)
@@ -241,40 +236,42 @@ class KnownSends:
                 self._layouts = []
         return None
 
-    def _repeated(self, layout: Layout, m: re.Match[bytes], length: int) -> HeadFamily | Head | None:
+    def _repeated(
+        self, layout: Layout, family: HeadFamily, lines: bytes, m: re.Match[bytes], before: int, length: int
+    ) -> HeadFamily | Head | None:
         """What was relayed of the block before is relayed of this one: whose event it is. None: bulk has to take it."""
         self._times += 1
-        before, self._length = self._length, length
         if self._times < AGAIN:
-            return layout.family
-        if length == before and length >= 0 and self._all_alike(layout, m):
+            self._head = None
+            return family
+        if layout.length_at and length == before and self._all_alike(layout, family, lines, m, length):
             return None
         if self._head is None:
-            self._head = Head(self._lines, layout.family.headers, layout.flags, False)
+            self._head = Head(lines, family.headers, layout.flags, False)
         return self._head
 
-    def _all_alike(self, layout: Layout, m: re.Match[bytes]) -> bool:
+    def _all_alike(self, layout: Layout, family: HeadFamily, lines: bytes, m: re.Match[bytes], length: int) -> bool:
         """This block is the one before, but for its receipt. True: from now on such frames are taken together."""
         raw, receipt_at = m[0], layout.receipt_at
         if not receipt_at and self._same is not None and self._same.block == raw:
             return False
-        lines = b"%bcontent-length:%d\n\n" % (self._lines, self._length)
-        head = Head(lines, layout.family.headers, layout.flags, True)
+        head = Head(b"%bcontent-length:%d\n\n" % (lines, length), family.headers, layout.flags, True)
         if not receipt_at:
-            self._same = SameBlock(raw, head, self._length + 1)
+            self._same = SameBlock(raw, head, length + 1)
             return True
         start, stop = m.start(receipt_at) - m.start(), m.end(receipt_at) - m.start()
         # Where bulk has just let this very block pass, it would let it pass again: it is taken here, one by one.
         one = self._one
         if one is not None and one.before == raw[:start] and one.behind == raw[stop:]:
             return False
-        return self._learn_one(raw[:start], raw[stop:], None, head, layout)
+        return self._learn_one(raw[:start], raw[stop:], None, head, layout, length)
 
-    def _one_differs(self, layout: Layout, lines: bytes, length: int, m: re.Match[bytes]) -> None:
+    def _one_differs(
+        self, layout: Layout, family: HeadFamily, lines: bytes, before: bytes, length: int, m: re.Match[bytes]
+    ) -> None:
         """If one line is another one than in the block before, such frames are taken together from now on."""
-        self._probe = PROBES
-        rows, old = lines.split(b"\n"), self._lines.split(b"\n")
-        if length < 0 or length != self._length or layout.receipt_at or len(rows) != len(old):
+        rows, old = lines.split(b"\n"), before.split(b"\n")
+        if layout.receipt_at or len(rows) != len(old):
             return
         differs = list(map(ne, rows, old))
         if differs.count(True) != 1:
@@ -289,8 +286,8 @@ class KnownSends:
         for text in (m[0], b"\n" + lines):
             start = text.index(b"\n" + name) + 1 + len(name)
             cuts.append((text[:start], text[text.index(b"\n", start) :]))
-        (before, behind), (kept_before, kept_behind) = cuts
-        self._learn_one(before, behind, (kept_before[1:], kept_behind), layout.family, layout)
+        (cut_before, cut_behind), (kept_before, kept_behind) = cuts
+        self._learn_one(cut_before, cut_behind, (kept_before[1:], kept_behind), family, layout, length)
 
     def _learn_one(
         self,
@@ -299,10 +296,11 @@ class KnownSends:
         kept: tuple[bytes, bytes] | None,
         head: Head | HeadFamily,
         layout: Layout,
+        length: int,
     ) -> bool:
         # Whatever the value is, the block stays within `_small` and the frame within the limit of frames: OneValue need
         # not look.
-        room, length = self._small - len(before) - len(behind), self._length
+        room = self._small - len(before) - len(behind)
         if self._small + length >= self._settings.max_frame_bytes or self._version is Version.V10:
             return False  # 1.0 trims blanks: each value needs a closer look
         self._one = OneValue(before, behind, kept, head, layout.flags, length, room)

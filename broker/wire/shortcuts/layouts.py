@@ -21,7 +21,9 @@ from ..heads import MARKS, NAMES_SAID, NOT_RELAYED, REMEMBERED, SAID, HeadFamily
 from ..versions import Version
 
 FAMILIES: Final = 64
-"""Meanings remembered by one layout."""
+"""Meanings that each layout may remember, …"""
+SPARE: Final = 8192
+"""… and so many more all of one version together: a client that writes to 5,000 queues in turn says as many things."""
 NAMES: Final = 48
 NAMES_BYTES: Final = 1024
 """Of a row that is made a layout: the pattern of 48 takes 1.5 ms to make, of 90 of 170 bytes 70."""
@@ -37,22 +39,45 @@ _LENGTH: Final = b"content-length"
 _RECEIPT: Final = b"receipt"
 
 
+class Spare:
+    """What layouts may remember beyond FAMILIES each, together."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = SPARE
+
+    def allows(self) -> bool:
+        """A layout remembers one more; False: it may not."""
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        return True
+
+    def gives(self, layout: Layout) -> None:
+        """It is gone."""
+        self.left += max(len(layout.families) - FAMILIES, 0)
+
+
 class Layout:
     """A row of names.
 
     match      pattern of a whole block, from SEND to the empty line.
     lines_at, length_at, receipt_at, said_at   groups of it: stretches of relayed lines, content-length and receipt
                (0: it has none), and what a broker acts on, in the order of `said`.
+    lines_in, said_in   the only group of these; 0: there are several, or none.
     flags      of its messages.
-    family     of the values `values`, which are those of the block before, whoever has sent it; head: that of a lone
-               message of them."""
+    families   values → what they mean.
+    family     of the values `values`, which were asked for last; head: that of a lone message of them."""
 
     __slots__ = (
-        "_families", "_family_of", "_named", "family", "flags", "head", "length_at", "lines_at", "match", "receipt_at",
-        "said", "said_at", "values",
+        "_family_of", "_named", "_spare", "families", "family", "flags", "head", "length_at", "lines_at", "lines_in",
+        "match", "receipt_at", "said", "said_at", "said_in", "values",
     )  # fmt: skip
 
-    def __init__(self, names: Sequence[bytes], version: Version, family: Callable[[Said], HeadFamily]) -> None:
+    def __init__(
+        self, names: Sequence[bytes], version: Version, family: Callable[[Said], HeadFamily], spare: Spare
+    ) -> None:
         value = _UNPADDED if version is Version.V10 else _VALUE
         pattern, groups, open_at = [b"SEND\n"], 0, 0
         self.length_at = self.receipt_at = 0
@@ -86,20 +111,23 @@ class Layout:
         pattern.append(b")\n" if open_at else b"\n")
         self.match = re.compile(b"".join(pattern)).match
         self.lines_at = stretches
+        self.lines_in = stretches[0] if len(stretches) == 1 else 0
         # By name, not as they stand in the block: who says the same in another order has the same family.
         self.said = sorted(said)
         self.said_at = [said[name] for name in self.said]
+        self.said_in = self.said_at[0] if len(self.said_at) == 1 else 0
         self.flags = sum([flag for name, flag in MARKS.items() if name in names]) | (0 if self.length_at else TEXT)
         self._named = {name: b"" for name in NAMES_SAID.intersection(names)}
         self._family_of = family
-        self._families: dict[object, HeadFamily] = {}
+        self._spare = spare
+        self.families: dict[object, HeadFamily] = {}
         self.values: object = None
-        self.family: HeadFamily
+        self.family = HeadFamily((), version)
         self.head: Head
 
-    def means(self, values: bytes | tuple[bytes, ...]) -> None:
+    def means(self, values: bytes | tuple[bytes, ...]) -> HeadFamily:
         """A block with these values: its family."""
-        family = self._families.get(values)
+        family = self.families.get(values)
         if family is None:
             # One group alone comes as it is, several as a tuple (re's group()).
             each = values if isinstance(values, tuple) else (values,)
@@ -107,7 +135,8 @@ class Layout:
             # Not what is long: a client that makes up 10 KB of reply-to for each message would have 64 times that kept
             # in each layout.
             if sum(map(len, each)) <= REMEMBERED:
-                if len(self._families) >= FAMILIES:
-                    self._families.clear()
-                self._families[values] = family
+                if len(self.families) >= FAMILIES and not self._spare.allows():
+                    del self.families[next(iter(self.families))]
+                self.families[values] = family
         self.values, self.family, self.head = values, family, family.head(self.flags)
+        return family

@@ -62,6 +62,21 @@ async def test_neighbours_of_one_destination_are_one_command(bench):
     assert len(published(bench)) == 1, "what was submitted is not added to"
 
 
+async def test_many_queues_in_turn_are_one_command_each(bench):
+    """In the order of the frames to each; a receipt, as ever, is for all in front of it."""
+    session, _ = bench.session()
+
+    def frame(n: int, receipt: str = "") -> bytes:
+        return send(b"%d" % n, to=f"/queue/{n % 10}", receipt=receipt)
+
+    for _ in range(3):  # what is known then
+        session.receive(b"".join(map(frame, range(30))))
+    published(bench)
+    session.receive(b"".join(map(frame, range(50))) + frame(50, "r") + frame(61) + frame(70))
+    found = [(each.address, [int(body) for body in bodies(each)]) for each in published(bench)]
+    assert found == [*[(str(n), list(range(n, 50, 10))) for n in range(10)], ("0", [50]), ("1", [61]), ("0", [70])]
+
+
 async def test_what_was_asked_in_between_stays_in_between(bench):
     session, _ = bench.session()
     bench.port.commands.clear()

@@ -142,8 +142,8 @@ async def test_those_who_go_on_with_a_read_share_the_time_of_a_turn() -> None:
         submit(commands)
 
     sessions = [bench.session()[0] for _ in range(20)]
-    # What is learned of the first ones counts as some more.
-    frames = b"".join([b"SEND\ndestination:/queue/%d\n\nx\0" % n for n in range(4 * BURST - 16)])
+    # What is learned of the first ones counts as some more. With receipts none is carried out beside others.
+    frames = b"".join([b"SEND\ndestination:/queue/%d\nreceipt:r\n\nx\0" % n for n in range(4 * BURST - 16)])
     bench.port.submit = slow  # type: ignore[method-assign]
     for session in sessions:
         session.receive(frames)
@@ -163,7 +163,7 @@ async def test_who_goes_on_with_a_read_rests_while_its_owner_has_no_room() -> No
     session, _ = bench.session()
     bench.port.submit = lambda commands: bench.port.commands.extend(commands) or True  # type: ignore[method-assign]
     frames, learning = 3 * BURST - 8, 8  # what is learned of the first ones counts as some more
-    session.receive(b"".join([b"SEND\ndestination:/queue/%d\n\nx\0" % n for n in range(frames)]))
+    session.receive(b"".join([b"SEND\ndestination:/queue/%d\nreceipt:r\n\nx\0" % n for n in range(frames)]))
     for sent in (1, 2, 3):
         for _ in range(5):
             await asyncio.sleep(0)

@@ -157,6 +157,39 @@ def test_plain_acks_with_and_without_receipts():
     assert intake.data[intake.pos :] == b"ACK\nid:3\n\n", "half a one waits"
 
 
+@pytest.mark.parametrize("gap", [b"", b"\n"])
+def test_a_row_of_acks_is_split_and_half_a_one_waits(gap):
+    ids = [b"h-%d" % n for n in range(100)]
+    frames = b"".join(b"ACK\nid:%b\n\n\0%b" % (id, gap) for id in ids)
+    for behind in (
+        b"",
+        b"ACK\nid:h-100",
+        b"ACK\nid:h-100\n\n\0"[:-1],
+        b"SEND\ndestination:d\n\n\0",
+        b"ACK\nid:h\n\nx\0",
+    ):
+        lines, intake = acks(frames + behind)
+        assert taken(intake) == (ids, None, None)
+        assert lines == len(gap) * 100 and intake.data[intake.pos :] == behind
+
+
+@pytest.mark.parametrize("at", [0, 50, 99])
+def test_a_row_with_another_one_in_it_is_taken_one_by_one(at):
+    def row(odd: bytes) -> tuple[int, Intake]:
+        ids = [odd if n == at else b"h-%d" % n for n in range(100)]
+        return acks(b"".join(b"ACK\nid:%b\n\n\0" % id for id in ids))
+
+    _, intake = row(b"o\nreceipt:r")
+    found, _, receipts = taken(intake)
+    assert len(found) == 100 and found[at] == b"o" and receipts == [b"r"]
+    for odd in (b"\\c", b"x" * 21, b"h\r", b"h\0", "é".encode()):
+        lines, intake = row(odd)
+        assert (lines, intake.pos, intake.plain_acks) == (-1, 0, False)
+    for odd in (b"h\nx:1", b"h\nid:2"):
+        lines, intake = row(odd)
+        assert lines == (0 if at else -1) and intake.pos == sum(len(b"ACK\nid:h-%d\n\n\0" % n) for n in range(at))
+
+
 def test_older_versions_name_the_subscription_in_either_order():
     for first, second in ((b"message-id:1\nsubscription:s", b"subscription:t\nmessage-id:2"),):
         _, intake = acks(b"ACK\n%b\n\n\0ACK\n%b\n\n\0" % (first, second), V11)

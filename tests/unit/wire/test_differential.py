@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from broker.wire.events import Frame, Sends
 from broker.wire.memo import Memo
 
 from .cutting import V10, V11, V12, cuts, feed, flatten, logged_in
@@ -201,6 +202,66 @@ def test_like_frames_of_producers(version):
         if rng.random() < 0.4:
             data[rng.randrange(len(data))] = rng.choice(b"\0\n\r:\\x\xff")
         agree(bytes(data), version, memo)
+
+
+def places(events):
+    """Where each frame goes is known from now on, as an edge knows it. Those of a transaction keep their place."""
+    for event in events:
+        if isinstance(event, Sends) and event.head.route is None:
+            headers = event.head.headers
+            order = None if "transaction" in headers else headers.get("destination", "")[-1:]
+            event.head.goes("known", order)
+    return events
+
+
+def numbers(events):
+    """Of frames of passing(): which one comes when, and of each place."""
+    order, at = [], {}
+    for event in events:
+        if isinstance(event, Sends):
+            found = [int(record.rpartition(b"\n")[2][:-1]) for record in event.records]
+            at.setdefault(event.head.headers["destination"][-1], []).extend(found)
+        else:
+            found = [int(event.headers["transaction"])] if isinstance(event, Frame) else [int(id) for id in event.ids]
+        order += found
+    return order, at
+
+
+def passing(rng):
+    """Frames to several places in turn, also with two names for one place, now and then with something else between;
+    and the numbers of those that nothing may pass."""
+    out, fences = [], []
+    for n in range(rng.randrange(200)):
+        kind, number = rng.random(), b"%04d" % n
+        name = rng.choice([b"/queue/", b"/queue/", b"queue"])
+        lines = [b"destination:%b%d" % (name, n % rng.choice([3, 3, 3, 2]))]
+        lines += [b"n:%d" % n] * (rng.random() < 0.5) + [b"content-length:4"] * (rng.random() < 0.7)
+        fences += [n] * (kind < 0.08)
+        if kind < 0.02:
+            out.append(b"BEGIN\ntransaction:%b\n\n\0" % number)
+        elif kind < 0.04:
+            out.append(b"ACK\nid:%b\n\n\0" % number)
+        else:
+            lines += [b"transaction:t"] * (kind < 0.06) + [b"receipt:r"] * (0.06 <= kind < 0.08)
+            out.append(b"SEND\n%b\n\n%b\0" % (b"\n".join(lines), number))
+    return b"".join(out), fences
+
+
+def test_frames_pass_only_what_goes_elsewhere():
+    """Read as a whole, each place gets the same in the same order, and nothing passes what may not be passed."""
+    rng, passed = random.Random(3), 0
+    for _ in range(80):
+        memo, (data, fences) = Memo(32), passing(rng)
+        for _ in range(2):  # what is known then
+            places(logged_in(V12, memo=memo).receive(data))
+        order, at = numbers(logged_in(V12, memo=memo).receive(data))
+        connection = logged_in(V12, memo=memo)
+        sent, each = numbers([event for frame in A_READ_EACH(data) for event in connection.receive(frame)])
+        assert at == each and sent == sorted(order)
+        for fence in fences:
+            assert set(order[: order.index(fence)]) == set(range(fence))
+        passed += order != sent
+    assert passed > 40, "else nothing was shown"
 
 
 @pytest.mark.parametrize("version", [V10, V11, V12])

@@ -16,8 +16,9 @@ class CountingBytes(bytes):
     looked = 0
 
     def find(self, sub, start=0, end=None):
-        at = super().find(sub, start, len(self) if end is None else end)
-        CountingBytes.looked += (at if at >= 0 else len(self)) - start
+        stop = len(self) if end is None else min(end, len(self))
+        at = super().find(sub, start, stop)
+        CountingBytes.looked += (at if at >= 0 else stop) - start
         return at
 
 
@@ -83,11 +84,66 @@ def test_a_group_of_acks_names_subscriptions_everywhere_or_nowhere():
     ]
 
 
+def ordered(lines: bytes, order: object) -> Head:
+    head = Head(lines, {}, 0, True)
+    head.goes("somewhere", order)
+    return head
+
+
+def gathered(*frames: tuple[Head, bytes, bytes | None]) -> list[tuple[bytes, bytes]]:
+    """Lines of the head and joined records of each event."""
+    intake = Intake(b"", False, 0)
+    for head, record, receipt in frames:
+        intake.add(head, 0, record, receipt)
+    return [(event[0], b"".join(event[1])) for event in shown(intake)]
+
+
+def test_what_goes_elsewhere_gathers_beside():
+    a, b = ordered(b"a", 1), ordered(b"b", 2)
+    beside = gathered((a, b"1", None), (b, b"2", None), (a, b"3", None), (b, b"4", None))
+    assert beside == [(b"a", b"13"), (b"b", b"24")]
+    same = ordered(b"c", 1)
+    assert gathered((a, b"1", None), (b, b"2", None), (same, b"3", None), (b, b"4", None)) == [
+        (b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"b", b"4"),
+    ], "to one place in the order of the frames"  # fmt: skip
+
+
+def test_nothing_passes_what_may_not_be_passed():
+    a, b, unknown = ordered(b"a", 1), ordered(b"b", 2), Head(b"u", {}, 0, True)
+    assert gathered((a, b"1", None), (unknown, b"2", None), (a, b"3", None)) == [
+        (b"a", b"1"), (b"u", b"2"), (b"a", b"3"),
+    ]  # fmt: skip
+    assert gathered((a, b"1", None), (b, b"2", None), (a, b"3", b"r"), (b, b"4", None), (a, b"5", None)) == [
+        (b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"b", b"4"), (b"a", b"5"),
+    ], "a receipt is for all in front of it"  # fmt: skip
+    intake = Intake(b"", False, 0)
+    intake.extend(a, 0, [b"1"], [], 0)
+    intake.extend(b, 0, [b"2"], [], 0)
+    intake.extend(a, 0, [b"3", b"4"], [b"r3", b"r4"], 0)
+    intake.acks([b"x"], None, [])
+    intake.extend(b, 0, [b"5"], [], 0)
+    assert [event[:3] for event in shown(intake)] == [
+        (b"a", [b"1"], None), (b"b", [b"2"], None), (b"a", [b"3", b"4"], [b"r3", b"r4"]), ([b"x"], None, None),
+        (b"b", [b"5"], None),
+    ]  # fmt: skip
+
+
+def test_events_beside_each_other_cost_half_before_and_after_they_are_told():
+    intake = Intake(b"", False, 0)
+    for n in range(9):
+        intake.add(ordered(b"%d" % n, n), 0, b"1", None)
+    assert len(intake.out) + intake.cost == 4, "the first one counts when it is told"
+    intake.flush()
+    assert len(intake.out) + intake.cost == 5
+
+
 @pytest.mark.skipif(COMPILED, reason="its family is a stand-in")
 def test_a_family_gets_the_head_of_all_flags_of_its_group():
     made: list[int] = []
 
     class Family:
+        order = None
+
         def head(self, flags: int) -> Head:
             made.append(flags)
             return A

@@ -7,7 +7,7 @@ import pytest
 from broker.wire.memo import Memo
 from broker.wire.shortcuts.known_layouts import LEARN_AFTER
 from broker.wire.shortcuts.known_sends import MAKING, PATIENCE
-from broker.wire.shortcuts.layouts import FAMILIES
+from broker.wire.shortcuts.layouts import FAMILIES, SPARE
 
 from .cutting import HEAD, SMALL, V12, feed, logged_in
 
@@ -36,9 +36,12 @@ def test_what_layouts_keep_is_bounded():
     memo = Memo(8)
     connection = logged_in(V12, memo=memo)
     frame = b"SEND\ndestination:d%d\nn:%d\n\nx\0"
-    connection.receive(b"".join(frame % (n, n) for n in range(FAMILIES + 500)))
+    connection.receive(b"".join(frame % (n, n) for n in range(FAMILIES + SPARE + 500)))
     [layout] = memo.layouts(V12).known.values()
-    assert 0 < len(layout._families) <= FAMILIES
+    assert FAMILIES < len(layout.families) <= FAMILIES + SPARE
+    frame = b"SEND\ndestination:d%d\nother:%d\n\nx\0"
+    connection.receive(b"".join(frame % (n, n) for n in range(FAMILIES + 500)))
+    assert 0 < len(memo.layouts(V12).known[b"destination", b"other"].families) <= FAMILIES
     connection.receive(b"".join(b"SEND\ndestination:d\nn%d:1\n\nx\0" % n for n in range(PATIENCE + 1)))
     assert not connection._known._layouts
 

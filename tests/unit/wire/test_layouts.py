@@ -6,7 +6,7 @@ import pytest
 
 from broker.core.message import GROUPED, TEXT, UNIQUE
 from broker.wire.heads import HeadFamily
-from broker.wire.shortcuts.layouts import Layout
+from broker.wire.shortcuts.layouts import Layout, Spare
 from broker.wire.versions import Version
 
 V10, V12 = Version.V10, Version.V12
@@ -15,7 +15,7 @@ BLOCK = b"SEND\nreceipt:r\ndestination:/queue/a\ncontent-length:12\ntransaction:
 
 
 def layout(names: tuple[bytes, ...] = NAMES, version: Version = V12) -> Layout:
-    return Layout(names, version, lambda said: HeadFamily(said, version))
+    return Layout(names, version, lambda said: HeadFamily(said, version), Spare())
 
 
 def test_it_finds_what_is_relayed_and_what_a_broker_acts_on():
@@ -70,7 +70,7 @@ def test_of_some_headers_only_the_presence_is_said():
         found.means(m.group(*found.said_at))
         assert found.family.headers == {"destination": "a", "message-id": ""}
         assert m[found.lines_at[0]] == b"destination:a\n"
-    assert len(found._families) == 1
+    assert len(found.families) == 1
 
 
 def test_a_family_has_one_head_for_each_set_of_flags():

@@ -108,9 +108,9 @@ def test_what_a_client_says_at_length_is_not_kept():
     connection.receive(b"".join(frame % (b"x" * REMEMBERED, n) for n in range(40)))
     layouts, families = memo.layouts(V12), memo.families(V12)
     [layout] = layouts.known.values()
-    assert not layout._families and not families.known
+    assert not layout.families and not families.known
     connection.receive(frame % (b"x", 1))
-    assert len(layout._families) == len(families.known) == 1
+    assert len(layout.families) == len(families.known) == 1
 
 
 @pytest.mark.parametrize("names", [[b"n%d" % n for n in range(NAMES)], [b"n" * NAMES_BYTES]])
