@@ -45,7 +45,7 @@ from broker.core.commands import (
     Transact,
     Unsubscribe,
 )
-from broker.core.effects import Done, Effect, Move, Refused, Turn
+from broker.core.effects import Done, Move, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 from broker.core.records import MetaRecord, Row, RunRecord
@@ -209,9 +209,10 @@ class Engine:
         prefilter.forget(self._slot, parts)
 
     @stated
-    def after(self, effect: Effect, turn: Turn) -> None:
-        """Tells `effect` when all that was appended so far in this turn is durable, and all this slot waits for."""
-        self._slot.after(effect, turn)
+    def after(self, effect: Done, turn: Turn) -> None:
+        """Tells `effect` when all that was appended so far in this turn is durable, and all this slot waits for: the
+        dead letters of its session, too, which may be those of the COMMIT that it answers."""
+        self._slot.behind_all(effect, turn)
 
     def _barrier(self, command: Barrier, turn: Turn) -> None:
         done = Done(command.session, command.seq)

@@ -39,9 +39,6 @@ from . import costly_selectors, hand_outs, queue_policies, selective_dispatch
 from .page_in import read_on
 from .round_robin import deal, deliver, deliver_part, foremost, mark_ahead, may_go
 
-_RECALLED = 1024
-"""Positions asked for at a time, of messages known by number only."""
-
 
 def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Everything that can go out goes out; asks for marks and pages in time. Browsers look on behind it."""
@@ -54,7 +51,7 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     if queue.returned:
         bring_back(queue)
     if queue.pages.recalls:
-        _recall(slot, queue, turn)
+        slot.fetch_recalled(queue, turn)
         return
     kind, told = queue.kind, len(turn.effects)
     # Only where the log is to have deliveries: two numbers, and no record otherwise.
@@ -155,14 +152,6 @@ def fetch(slot: Slot, queue: Queue, turn: Turn) -> None:
         return
     # One request, however small the messages: the answer is one step of the loop, and enters memory at once.
     slot.fetch_front(queue, min(slot.page_of(queue), 1 << 15), turn)
-
-
-def _recall(slot: Slot, queue: Queue, turn: Turn) -> None:
-    """Asks for messages of which only the number is known."""
-    if queue.pages.fetching is None:
-        positions = list(queue.pages.recalls)[:_RECALLED]
-        # Below zero: fetched() knows by the sign that the answer is for `recalls`.
-        slot.fetch(queue, positions, turn, -len(positions))
 
 
 def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:

@@ -116,7 +116,7 @@ def fetched(queue: Queue, choice: Eligibility, runs: list[Run]) -> None:
             bucket.add(part)
             queue.added(part, known=True)
     for position in asked[:used]:
-        queue.come_near(len(wanted.pop(position, ())))
+        queue.put_far(-len(wanted.pop(position, ())))
     for position, ids in wanted.items():
         # Where it was: the bucket is in order, and the next one who wants it asks again.
         bucket.far.add(sorted(ids), position)

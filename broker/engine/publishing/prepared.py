@@ -31,11 +31,12 @@ from broker.core.records import MetaRecord, RunRecord
 from broker.core.spans import spans_of
 
 from ..dispatch.attach import drowsy, wake_some
-from ..dispatch.settle import become, check_settle
+from ..dispatch.settle import check_settle
 from ..messages.runs import copy
 from ..queue.queue import Queue
 from ..routing.addresses import create, delete
 from ..routing.redelivery import give_back
+from ..routing.returns import become
 from ..routing.routing import check_publish
 from ..state.duplicates import repeated
 from ..state.limits import Asked

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from itertools import islice
 from operator import attrgetter
 
 from broker.config.settings import EngineSettings
@@ -80,6 +81,8 @@ SWEEP_MS = 1000
 
 _HIDDEN_PAGE = 1024
 """Positions of a hidden queue read back at a time."""
+_RECALLED = 1024
+"""… and of messages known by number only."""
 
 
 class Slot:
@@ -374,6 +377,13 @@ class Slot:
         """Asks for the front of the page index, at most so many positions: they are to enter memory."""
         positions = queue.pages.index.first(count)
         self.fetch(queue, positions, turn, len(positions))
+
+    def fetch_recalled(self, queue: Queue, turn: Turn) -> None:
+        """Asks for messages of which only the number is known."""
+        if queue.pages.fetching is None:
+            positions = list(islice(queue.pages.recalls, _RECALLED))
+            # Below zero: fetched() knows by the sign that the answer is for `recalls`.
+            self.fetch(queue, positions, turn, -len(positions))
 
     def fetch_hidden(self, queue: Queue, turn: Turn) -> None:
         """Nobody dispatches a hidden queue: what of it is paged out comes back as soon as it can."""

@@ -9,6 +9,7 @@ from broker.config.addressing import AddressSettings
 from broker.config.settings import EngineSettings
 from broker.core.address import Outcome
 from broker.core.commands import Barrier, Disconnect, Publish, Settle, Unsubscribe
+from broker.core.effects import Done
 from broker.core.message import Blob
 from broker.core.records import Left, SettleRecord
 from broker.engine.queue.large_returns import BACK, LIGHT
@@ -46,7 +47,7 @@ def test_what_is_rejected_is_a_dead_letter_though_its_queue_goes(outcome, blobs,
     effects = world.do(Settle(7, 1, 5, 1, [last(world)], outcome), end)
     effects += goes_on(world)
     assert done(effects)[0] == 5 and world.queue("dead")["ready"] + world.queue("dead")["paged"] == MANY
-    assert not world.engine.shown.returning._of
+    assert not world.engine.shown.returning.tells_later(1, Done(1, 9)), "and nobody waits for it"
 
 
 def test_also_where_it_is_purged_when_its_last_consumer_goes():
