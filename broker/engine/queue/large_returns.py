@@ -21,6 +21,7 @@ from typing import Final
 from broker.core.address import Outcome
 from broker.core.effects import Done, Effect, Turn
 from broker.core.message import Run
+from broker.core.spans import Span
 
 BACK = 64
 """Runs that come back in one turn, or _LONG times as many messages of long ones: a client may hold as many as it likes,
@@ -88,8 +89,22 @@ class LargeReturn:
         return iter(self._messages.items())
 
     def found(self, ids: set[int]) -> list[tuple[int, Run]]:
-        """Which of these are not back."""
+        """Which of these are to come again, and are not back."""
+        if self.light or self.outcome in (Outcome.ACK, Outcome.REJECT):
+            return []
         return [(i, self._messages[i]) for i in ids & self._messages.keys()]
+
+    def take(self, spans: list[Span]) -> dict[int, Run]:
+        """Takes out what of these is to come again, and is not back."""
+        if self.light or self.outcome in (Outcome.ACK, Outcome.REJECT):
+            return {}
+        messages = self._messages
+        taken = {i: messages[i] for first, last in spans for i in range(first, last + 1) if i in messages}
+        if len(taken) == len(messages):
+            self._messages = {}
+        else:
+            deque(map(messages.pop, taken), 0)
+        return taken
 
     def only(self, ids: Container[int]) -> None:
         """Of the rest nothing becomes."""

@@ -137,16 +137,15 @@ def _begin(slot: Slot, queue: Queue, returning: LargeReturn) -> None:
     slot.touched[queue] = None
 
 
-def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool:
-    """The next piece, one a turn, or all of them. True: everything is back."""
+def come_back(slot: Slot, queue: Queue, turn: Turn) -> bool:
+    """The next piece, one a turn. True: everything is back."""
     while queue.returning:
         returning = queue.returning[0]
-        if not returning.came(turn) and not whole:
+        if not returning.came(turn):
             return False  # dead letters have a turn look at their queue again
         # In the order of the ledger, one piece a turn; what was given back later comes behind.
         first = len(turn.moves)
-        most = BACK if turn.returned < RETURNED else LEAST_RETURNED
-        _piece(slot, queue, returning, WHOLE if whole else most, turn)
+        _piece(slot, queue, returning, BACK if turn.returned < RETURNED else LEAST_RETURNED, turn)
         _send_on(slot, returning, first, turn)
         if queue.returned:
             bring_back(queue)
@@ -154,7 +153,7 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
             queue.returning.popleft()
             if returning.done:
                 slot.is_back(returning, turn)
-        if queue.returning and not whole:
+        if queue.returning:
             queue.returning[0].came(turn)
             # It goes on with the next turn (`unfinished`): touched, this very turn would come again and again.
             slot.touched.pop(queue, None)
