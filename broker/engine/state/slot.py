@@ -75,6 +75,8 @@ LEAST_RETURNED = 8
 EXPIRED = 250
 """Runs that leave by themselves in one turn, their time being over or their ring having no room: each is settled in
 some µs, or sent on in some more."""
+_SENT_ON = 32
+"""Messages of a run that is sent on which count as another run: each of them gets headers of its own."""
 SWEEP_MS = 1000
 """Expired messages nobody consumes are looked for this often at most."""
 
@@ -473,6 +475,11 @@ def let_go(queue: Queue, turn: Turn) -> tuple[int, int]:
     for what has come meanwhile: as much as comes in goes out in any case, or a flood would make the queue longer."""
     came = min(queue.came_since(), 2 * EXPIRED)
     return came + max(EXPIRED - turn.expired, 0), came
+
+
+def weight(run: Run, sent_on: bool) -> int:
+    """As how many runs it counts, of those that leave by themselves."""
+    return 1 + len(run.records) // _SENT_ON if sent_on else 1
 
 
 def progress(turn: Turn) -> int:
