@@ -325,6 +325,11 @@ class Engine:
     # ── the owner's calls ──────────────────────────────────────────────────────────────────────────
 
     @property
+    def carrying(self) -> Settle | None:
+        """What came long ago, and a piece of it is carried out, or has thrown."""
+        return self._slot.carrying
+
+    @property
     def unfinished(self) -> bool:
         """What the last flush() has returned."""
         # Asked between turns as well; flush() alone would have to run to know it.

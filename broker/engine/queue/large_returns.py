@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Final
 
 from broker.core.address import Outcome
+from broker.core.commands import Settle
 from broker.core.effects import Done, Effect, Turn
 from broker.core.message import Run
 from broker.core.spans import Span
@@ -41,14 +42,13 @@ class LargeReturn:
     light     it is settled for good, and nothing else: what is handed out meanwhile overtakes nothing.
     failed    whether that was an attempt in vain.
     open      dead letters of it that are on their way to their address, and messages that are being read back.
-    session   who is told of its end; 0: nobody.    answer   what it is told.
+    command   who has asked for it, and is told of its end; None: nobody.
     behind    what else it is told then.
     before, after    what its session has begun last before it, and next, of what is not all back.
     turn      the last one in which some came."""
 
     __slots__ = (
-        "_messages", "after", "answer", "before", "behind", "delay", "failed", "light", "open", "outcome", "session",
-        "turn",
+        "_messages", "after", "before", "behind", "command", "delay", "failed", "light", "open", "outcome", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -58,8 +58,7 @@ class LargeReturn:
         outcome: Outcome = Outcome.RETURN,
         light: bool = False,
         delay: int | None = None,
-        session: int = 0,
-        answer: Done | None = None,
+        command: Settle | None = None,
     ) -> None:
         self._messages = messages  # nobody else knows these
         self.open = 0
@@ -67,12 +66,16 @@ class LargeReturn:
         self.outcome = outcome
         self.light = light
         self.delay = delay
-        self.session = session
-        self.answer = answer
+        self.command = command
         self.behind: deque[Effect] = deque()
         self.before: LargeReturn | None = None
         self.after: LargeReturn | None = None
         self.turn: Turn | None = None
+
+    @property
+    def session(self) -> int:
+        """Whose it is; 0: nobody's."""
+        return 0 if self.command is None else self.command.session
 
     @property
     def left(self) -> int:
@@ -212,5 +215,5 @@ class ReturningSessions:
             del self._last[returning.session]
             if returning.before is not None:
                 self._last[returning.session] = returning.before
-        told = returning.ends()
-        return told if returning.answer is None else [returning.answer, *told]
+        told, command = returning.ends(), returning.command
+        return [Done(command.session, command.seq), *told] if command is not None and command.seq else told

@@ -14,7 +14,7 @@ from functools import partial
 
 from broker.core.address import Outcome
 from broker.core.commands import Settle
-from broker.core.effects import Done, Turn
+from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.core.records import Left
 from broker.core.spans import Span, spans_of
@@ -68,8 +68,7 @@ def told_when_moved(slot: Slot, queue: Queue, messages: Ledger, command: Settle,
 
 
 def _asked(command: Settle, messages: Ledger, light: bool = False) -> LargeReturn:
-    answer = Done(command.session, command.seq) if command.seq else None
-    return LargeReturn(messages, True, command.outcome, light, max(command.delay, -1), command.session, answer)
+    return LargeReturn(messages, True, command.outcome, light, max(command.delay, -1), command)
 
 
 def become(
@@ -100,10 +99,12 @@ def become(
 def read_back(slot: Slot, queue: Queue, messages: Ledger, count: int, of: LargeReturn, turn: Turn) -> None:
     """Of `count` that were being read back these are there (the rest is gone): what was to become of them does."""
     first = len(turn.moves)
+    slot.carries(of.command)
     if queue.estate or of.outcome is Outcome.REJECT:
         reject(slot, queue, messages, turn, of, _why(of))
     else:
         give_back(slot, queue, messages, of.delay, turn, of.failed, of)
+    slot.carries(None)
     _send_on(slot, of, first, turn)
     _closes(slot, of, count, turn)
 
@@ -145,10 +146,12 @@ def come_back(slot: Slot, queue: Queue, turn: Turn) -> bool:
             return False  # dead letters have a turn look at their queue again
         # In the order of the ledger, one piece a turn; what was given back later comes behind.
         first = len(turn.moves)
+        slot.carries(returning.command)
         _piece(slot, queue, returning, BACK if turn.returned < RETURNED else LEAST_RETURNED, turn)
         _send_on(slot, returning, first, turn)
         if queue.returned:
             bring_back(queue)
+        slot.carries(None)
         if not returning.left:
             queue.returning.popleft()
             if returning.done:

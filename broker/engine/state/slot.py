@@ -22,6 +22,7 @@ from operator import attrgetter
 
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
+from broker.core.commands import Settle
 from broker.core.effects import Done, Effect, Fetch, Refused, Turn
 from broker.core.memory import RUN
 from broker.core.message import DURABLE, TRANSIENT, Run
@@ -103,12 +104,13 @@ class Slot:
     producers     what was taken from whom.
     inherited     queue id → `counts` of the queue, where there were some, as an earlier leader left them.
     returning     what sessions have given back, or acknowledged, that is not all done (large_returns.py).
+    carrying      the command of which a piece is carried out, long after it came; None: none. It stays if that throws.
     prepared      parts of transactions that wait for a decision.    decisions   transactions coordinated here."""
 
     __slots__ = (
-        "addresses", "approved", "browsing", "budget", "changed", "consumers", "copies", "counted", "counters",
-        "crashed_at", "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden",
-        "inherited", "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held",
+        "addresses", "approved", "browsing", "budget", "carrying", "changed", "consumers", "copies", "counted",
+        "counters", "crashed_at", "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh",
+        "hidden", "inherited", "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held",
         "max_held_messages", "most", "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending",
         "prepared", "pressed", "producers", "queues", "reserved", "returning", "rulebook", "seen", "sessions", "stop",
         "strangers", "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
@@ -151,6 +153,7 @@ class Slot:
         self.changed = QueueChanges()
         self.producers = Producers()
         self.inherited: dict[int, dict[int, int]] = {}
+        self.carrying: Settle | None = None
         self.prepared: dict[str, Prepared] = {}
         self.counted = False
         """Some address has a limit."""
@@ -330,6 +333,10 @@ class Slot:
         back that is not all back yet."""
         if not self.returning.tells_later(effect.session, effect):
             self.after(effect, turn)
+
+    def carries(self, command: Settle | None) -> None:
+        """A piece of that is carried out; None: no more."""
+        self.carrying = command
 
     def is_back(self, returning: LargeReturn, turn: Turn) -> None:
         """All of it is, or its queue is gone: who waits for that is told when it is durable."""

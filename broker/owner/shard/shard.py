@@ -58,7 +58,7 @@ from ..transactions.transact import Crossing, carry_moves, moving, much_moves
 from . import failure_answers
 from .asked_steps import AskedSteps, Step, decided
 from .effect_listeners import Listener, tell_blamed
-from .fault_attribution import NOBODY, slot_at_fault
+from .fault_attribution import NOBODY, at_fault
 from .full_makers import FullMakers
 from .lone_turn import LoneTurns
 from .memory_pressure import Pressure
@@ -572,10 +572,10 @@ class Shard:
         """Nobody expected that: what an engine knows is worth nothing any more."""
         log.critical("slot owner failed; restart replays the journal", exc_info=error)
         if not self.stopped:
-            self.slot_at_fault = slot_at_fault(error, self.every_engine())
+            self.slot_at_fault, command = at_fault(error, self.every_engine())
+            tell_blamed(self.listener, command, [])
         # Nothing is written any more. In a cluster the next leader goes on from the log; alone, a restart does.
-        kind = type(error.__cause__ if isinstance(error, Unwritable) else error)
-        self._stop(f"internal error: {kind.__name__}")
+        self._stop(f"internal error: {type(error.__cause__ if isinstance(error, Unwritable) else error).__name__}")
 
     def _stop(self, why: str) -> None:
         if self.stopped:
