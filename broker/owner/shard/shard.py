@@ -128,7 +128,7 @@ class Shard:
         self._large: LargeCommit | None = None
         self._behind = Reconfiguring(self.engine if replicas is None else self.engines.get, self._configured)
         self.reads = PageReads(journal, read_io, self.engines, self.wake, self._stop)
-        self._steps = AskedSteps()
+        self._steps = AskedSteps(self.wake)
         self._standing: dict[int, None] = {}
         """Slots that stand still, and go on when those have attached who came before (unpause)."""
         self._scheduled = self._in_turn = False
@@ -286,7 +286,6 @@ class Shard:
         """Has a turn run soon in which `step(engine, turn)` acts on the slot, if it is still led here. What it returns
         is done piece by piece, and nothing else before its end."""
         self._steps.ask(slot, step)
-        self.wake()
 
     def finish(self) -> None:
         """What is done in pieces is done to its end, before operators or followers look at slots outside of a turn."""
