@@ -150,6 +150,16 @@ class Engine:
         finally:
             self.changes += 1
 
+    @property
+    def more(self) -> bool:
+        """Has the part of a transaction that was handled last a rest()."""
+        return self._slot.rest is not None
+
+    @stated_pieces
+    def rest(self) -> Iterator[None]:
+        """The rest of that, in steps of a few milliseconds. Between them nothing may happen in this slot."""
+        return self._slot.take_rest()
+
     @stated
     def check(self, part: Publish | Settle, asked: limits.Asked) -> None:
         """Raises RefusedError if handle() would refuse it as a part of a transaction. asked: one for all its parts."""
@@ -327,7 +337,8 @@ class Engine:
     @property
     def carrying(self) -> Settle | None:
         """What came long ago, and a piece of it is carried out, or has thrown."""
-        return self._slot.carrying
+        returning = self._slot.carrying
+        return None if returning is None else returning.command
 
     @property
     def unfinished(self) -> bool:
@@ -370,6 +381,7 @@ class Engine:
         True: it has left something that could go out, and wants a turn soon."""
         slot, counters = self._slot, self._slot.counters
         self.changes += 1
+        assert slot.rest is None, "a part of a transaction is not done"
         # What was accepted and waits for the log was counted off (`entered` < 0), and is counted on when it enters:
         # each message counts in the turn in which it can go out.
         slot.fresh = max(slot.entered + counters.accepted - self._accepted, 0)

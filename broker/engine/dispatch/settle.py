@@ -27,7 +27,7 @@ from ..queue.queue import Queue
 from ..recovery import already_settled
 from ..routing.addresses import delete, forget_consumer
 from ..routing.declare import abandoned
-from ..routing.returns import acked, leave, settles_in_pieces, told_when_moved
+from ..routing.returns import acked, becomes_in_pieces, leave, settles_in_pieces, told_when_moved
 from ..state.slot import Slot, progress
 
 _LENIENT: Final = (Outcome.RETURN, Outcome.UNREADABLE)
@@ -66,9 +66,13 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     if queue.pace is not None:
         queue.pace.settled(consumer, count)
     slot.touched[queue] = None
-    # Not of a transaction, whose parts happen together (its bound is engine.max_held_messages).
-    if count > BACK and command not in slot.approved and settles_in_pieces(slot, queue, taken, command):
-        return
+    if count > BACK:
+        # Not of a transaction, whose parts happen together.
+        if command in slot.approved:
+            if becomes_in_pieces(slot, queue, taken, command, turn):
+                return
+        elif settles_in_pieces(slot, queue, taken, command):
+            return
     if outcome is Outcome.ACK:  # what become() would do, without a call more
         acked(slot, queue, taken, turn)
     elif told_when_moved(slot, queue, taken, command, turn):

@@ -97,7 +97,7 @@ class LargeReturn:
             return []
         return [(i, self._messages[i]) for i in ids & self._messages.keys()]
 
-    def take(self, spans: list[Span]) -> dict[int, Run]:
+    def withdraw(self, spans: list[Span]) -> dict[int, Run]:
         """Takes out what of these is to come again, and is not back."""
         if self.light or self.outcome in (Outcome.ACK, Outcome.REJECT):
             return {}

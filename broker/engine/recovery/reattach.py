@@ -166,7 +166,7 @@ def _coming_back(queue: Queue, spans: list[Span]) -> Ledger:
     """Takes these out of what is on its way back to the queue: of that nobody else is to get them either."""
     found: Ledger = {}
     for returning in queue.returning or ():
-        found.update(returning.take(spans))
+        found.update(returning.withdraw(spans))
     queue.no_longer_delivering(len(found))
     return found
 

@@ -1,8 +1,8 @@
 """Much that consumers give back, or acknowledge, at once: piece by piece, one in each turn of its queue.
 
 Rule: until all of it is back its queue hands out nothing, or younger messages would overtake it; nobody's commands
-wait. What becomes of a piece is what would have become of all of it (redelivery.py). A transaction's parts are not for
-here: they happen together, and are bounded (engine.max_held_messages).
+wait. What becomes of a piece is what would have become of all of it (redelivery.py). A transaction's parts happen
+together: the pieces of one are of the same turn, and nothing happens in the slot between them.
 """
 
 # Example: queue/large_returns.py has one.
@@ -67,6 +67,44 @@ def told_when_moved(slot: Slot, queue: Queue, messages: Ledger, command: Settle,
     return True
 
 
+def becomes_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settle, turn: Turn) -> bool:
+    """The same for a part of a transaction, if it is much: in pieces between which nothing happens in the slot, so that
+    it happens together with its other parts (Engine.rest). False: it is not, and nothing has been done."""
+    if len(messages) <= BACK or queue.stays() or command.outcome not in (Outcome.NACK, Outcome.REJECT):
+        return False
+    slot.leaves(_becoming_for(slot, queue, messages, command, turn))
+    return True
+
+
+def _becoming_for(slot: Slot, queue: Queue, messages: Ledger, command: Settle, turn: Turn) -> Iterator[None]:
+    of = _asked(command, {})
+    yield from becoming(slot, queue, messages, command.outcome, command.delay, turn, of)
+    if not of.done:
+        slot.returning.begins(of)
+
+
+def becoming(
+    slot: Slot,
+    queue: Queue,
+    messages: Ledger,
+    outcome: Outcome,
+    delay: int,
+    turn: Turn,
+    of: LargeReturn | None = None,
+) -> Iterator[None]:
+    """become() in pieces."""
+    rest = LargeReturn(messages, True, outcome, outcome is Outcome.ACK)
+    while rest.left:
+        first = len(turn.moves)
+        become(slot, queue, rest.pop()[0], outcome, delay, turn, of)
+        if of is not None:
+            _send_on(slot, of, first, turn)
+        if queue.returned:
+            bring_back(queue)
+        if rest.left:
+            yield
+
+
 def _asked(command: Settle, messages: Ledger, light: bool = False) -> LargeReturn:
     return LargeReturn(messages, True, command.outcome, light, max(command.delay, -1), command)
 
@@ -99,7 +137,7 @@ def become(
 def read_back(slot: Slot, queue: Queue, messages: Ledger, count: int, of: LargeReturn, turn: Turn) -> None:
     """Of `count` that were being read back these are there (the rest is gone): what was to become of them does."""
     first = len(turn.moves)
-    slot.carries(of.command)
+    slot.carries(of)
     if queue.estate or of.outcome is Outcome.REJECT:
         reject(slot, queue, messages, turn, of, _why(of))
     else:
@@ -146,7 +184,7 @@ def come_back(slot: Slot, queue: Queue, turn: Turn) -> bool:
             return False  # dead letters have a turn look at their queue again
         # In the order of the ledger, one piece a turn; what was given back later comes behind.
         first = len(turn.moves)
-        slot.carries(returning.command)
+        slot.carries(returning)
         _piece(slot, queue, returning, BACK if turn.returned < RETURNED else LEAST_RETURNED, turn)
         _send_on(slot, returning, first, turn)
         if queue.returned:

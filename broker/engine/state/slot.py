@@ -16,13 +16,12 @@ what commands mean is decided elsewhere. Must not know commands.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
-from broker.core.commands import Settle
 from broker.core.effects import Done, Effect, Fetch, Refused, Turn
 from broker.core.memory import RUN
 from broker.core.message import DURABLE, TRANSIENT, Run
@@ -104,7 +103,8 @@ class Slot:
     producers     what was taken from whom.
     inherited     queue id → `counts` of the queue, where there were some, as an earlier leader left them.
     returning     what sessions have given back, or acknowledged, that is not all done (large_returns.py).
-    carrying      the command of which a piece is carried out, long after it came; None: none. It stays if that throws.
+    rest          of a part of a transaction that is much: to be carried out before anything else; None: nothing.
+    carrying      … of which a piece is carried out, long after it was asked for; None: none. It stays if that throws.
     prepared      parts of transactions that wait for a decision.    decisions   transactions coordinated here."""
 
     __slots__ = (
@@ -112,8 +112,8 @@ class Slot:
         "counters", "crashed_at", "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh",
         "hidden", "inherited", "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held",
         "max_held_messages", "most", "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending",
-        "prepared", "pressed", "producers", "queues", "reserved", "returning", "rulebook", "seen", "sessions", "stop",
-        "strangers", "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
+        "prepared", "pressed", "producers", "queues", "reserved", "rest", "returning", "rulebook", "seen", "sessions",
+        "stop", "strangers", "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
     )  # fmt: skip
 
     def __init__(
@@ -153,7 +153,8 @@ class Slot:
         self.changed = QueueChanges()
         self.producers = Producers()
         self.inherited: dict[int, dict[int, int]] = {}
-        self.carrying: Settle | None = None
+        self.carrying: LargeReturn | None = None
+        self.rest: Iterator[None] | None = None
         self.prepared: dict[str, Prepared] = {}
         self.counted = False
         """Some address has a limit."""
@@ -334,9 +335,18 @@ class Slot:
         if not self.returning.tells_later(effect.session, effect):
             self.after(effect, turn)
 
-    def carries(self, command: Settle | None) -> None:
+    def leaves(self, rest: Iterator[None]) -> None:
+        """The rest of a part of a transaction: before anything else happens here."""
+        self.rest = rest
+
+    def take_rest(self) -> Iterator[None]:
+        """Takes that out."""
+        rest, self.rest = self.rest, None
+        return iter(()) if rest is None else rest
+
+    def carries(self, returning: LargeReturn | None) -> None:
         """A piece of that is carried out; None: no more."""
-        self.carrying = command
+        self.carrying = returning
 
     def is_back(self, returning: LargeReturn, turn: Turn) -> None:
         """All of it is, or its queue is gone: who waits for that is told when it is durable."""
