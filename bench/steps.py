@@ -8,9 +8,11 @@ engines, shards and parsers alone.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,21 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from broker.config.settings import EngineSettings, JournalSettings, Settings
 from broker.core.address import AckMode, Outcome, Routing
-from broker.core.commands import UNLIMITED, Decide, Prepare, Publish, Settle, Subscribe, SubscribeAll
+from broker.core.commands import (
+    UNLIMITED,
+    Decide,
+    Prepare,
+    Publish,
+    Resume,
+    Settle,
+    Subscribe,
+    SubscribeAll,
+    Unsubscribe,
+)
 from broker.core.effects import Deliver
 from broker.core.ids import slot_of
 from broker.engine.publishing import recurrence
+from broker.link.edge_side.consumer_replay import ReplayedConsumer
 from broker.selector.predicate import Predicate
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
@@ -187,6 +200,102 @@ def dead_nacks() -> Timed:
     return _nacks(True, EngineSettings(addresses={"q": {"dead_letter_address": "d", "max_delivery_attempts": 1}}))
 
 
+def _holding(many: int, settings: EngineSettings | None = None) -> Owner:
+    """Consumer 5 of durable subscription `s` of topic t holds so many messages; it gave none back."""
+    owner, slot = Owner(settings), slot_of("t")
+    owner.do(_subscribe(5))
+    run = [Publish(slot, 1, 0, "t", Routing.MULTICAST, run_of(b"\n\0", durable=True)) for _ in range(many)]
+    for at in range(0, many, 1000):
+        owner.do(*run[at : at + 1000])
+    assert len(owner.held) == many
+    return owner
+
+
+def _subscribe(consumer: int) -> Subscribe:
+    return Subscribe(
+        slot_of("t"), 2, 0, consumer, "t", Routing.MULTICAST, AckMode.CLIENT, queue="s", durable=True,
+        credit_messages=UNLIMITED, room=UNLIMITED,
+    )  # fmt: skip
+
+
+def _word(outcome: Outcome, many: int = 100_000, delay: int = 0, dies: bool = False, *behind: Any) -> Timed:
+    letters = {"t": {"dead_letter_address": "d"}} if dies else {}
+    owner = _holding(many, EngineSettings(addresses=letters))
+    yield from owner.turns(Settle(slot_of("t"), 2, 1, 5, [owner.held[-1]], outcome, delay), *behind)
+
+
+@scenario
+def whole_ack() -> Timed:
+    """one ACK of 100,000 messages: a turn"""
+    return _word(Outcome.ACK)
+
+
+@scenario
+def whole_nack() -> Timed:
+    """one NACK of 100,000, which come again in an hour"""
+    return _word(Outcome.NACK, delay=3_600_000)
+
+
+@scenario
+def whole_reject() -> Timed:
+    """… of 20,000, which become dead letters"""
+    return _word(Outcome.REJECT, 20_000, dies=True)
+
+
+@scenario
+def deleted() -> Timed:
+    """… whose durable subscription is deleted behind it"""
+    return _word(Outcome.REJECT, 20_000, 0, True, Unsubscribe(slot_of("t"), 2, 2, 5, "t", "s"))
+
+
+def _again(named: int) -> Timed:
+    """Consumer 6 comes and holds so many of 50,000 that are on their way back."""
+    owner = _holding(50_000)
+    shard = owner.shard
+    shard.submit([Settle(slot_of("t"), 2, 1, 5, [owner.held[-1]], Outcome.NACK, 3_600_000)])
+    owner.machine.turn()
+    last, again = owner.held[-1], _subscribe(6)
+    again.resumes(Resume([(last - named + 1, last)], [], {}, []))
+    shard.submit([again])
+    yield owner.machine.turn
+
+
+@scenario
+def comes_again() -> Timed:
+    """a consumer that comes again and holds one of 50,000 messages that are on their way back: its turn"""
+    return _again(1)
+
+
+@scenario
+def comes_again_with_all() -> Timed:
+    """… and holds all of them"""
+    return _again(50_000)
+
+
+@scenario
+def replayed() -> Timed:
+    """an edge says what a consumer holds, 100,000 messages, to another owner"""
+    consumer = ReplayedConsumer(_subscribe(5))
+    for n in range(1, 100_001):
+        run = run_of(b"\n\0", durable=True)
+        run.ids = range(n, n + 1)
+        consumer.delivered(run, 0)
+    yield partial(consumer.again, 7)
+
+
+@scenario
+def expired() -> Timed:
+    """250,000 messages in 250 runs whose time is over, for an expiry address: a turn"""
+    owner, slot = Owner(EngineSettings(addresses={"q": {"expiry_address": "late"}})), slot_of("q")
+    now = owner.machine.clock.now
+    for _ in range(250):
+        run = run_of(*[b"\n\0"] * 1000, expires=now + 1000)
+        owner.do(Publish(slot, 1, 0, "q", Routing.ANYCAST, run))
+    owner.machine.advance(5000)
+    while owner.machine.ready:
+        yield owner.machine.turn
+
+
 def _ring(addresses: dict[str, Any], routing: Routing) -> Timed:
     owner, slot = Owner(EngineSettings(addresses=addresses)), slot_of("r")
     for n in range(2000):
@@ -244,6 +353,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help=f"comma list of {', '.join(ALL)}")
     parser.add_argument("--runs", type=int, default=3, help="of each, of which the best counts (default 3)")
     given = parser.parse_args()
+    gc.disable()  # how long a broker's collections take is bounded elsewhere (app/process/garbage.py)
     print("| step | longest ms | steps |\n| --- | ---: | ---: |")
     for name in [name for name in given.only.split(",") if name] or ALL:
         worst, count = min(longest(name) for _ in range(given.runs))

@@ -15,10 +15,13 @@ are equal lists and a search is a bisection; where it says "any spans", nothing 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 Span = tuple[int, int]
 """(first id, last id), inclusive."""
+_MANY: Final = 500
+"""Ids that are compared at once."""
 
 
 def spans_of(ids: Sequence[int]) -> list[Span]:
@@ -70,12 +73,31 @@ def append_ids(spans: list[Span], ids: Iterable[int]) -> None:
             first = spans.pop()[0]
         spans.append((first, last))
         return
+    if isinstance(ids, Collection) and len(ids) > _MANY:
+        _append_many(spans, list(ids))
+        return
     for i in ids:
         # In the order of delivery, so a queue that is consumed in order is one span however much it is.
         if spans and spans[-1][1] + 1 == i:
             spans[-1] = (spans[-1][0], i)
         else:
             spans.append((i, i))
+
+
+def _append_many(spans: list[Span], ids: list[int]) -> None:
+    """The same in pieces: mostly neighbours, and to compare all of a piece takes a tenth of a look at each."""
+    first, last = spans.pop() if spans else (ids[0], ids[0] - 1)
+    for start in range(0, len(ids), _MANY):
+        some = ids[start : start + _MANY]
+        if some[0] == last + 1 and some[-1] == last + len(some) and some == [*range(last + 1, last + 1 + len(some))]:
+            last = some[-1]
+            continue
+        for i in some:
+            if i != last + 1:
+                spans.append((first, last))
+                first = i
+            last = i
+    spans.append((first, last))
 
 
 def insert_ids(spans: list[Span], ids: Sequence[int]) -> None:

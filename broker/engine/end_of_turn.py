@@ -25,8 +25,7 @@ from .dispatch import costly_selectors
 from .dispatch.dispatch import browse, dispatch
 from .publishing import prepared, recurring
 from .queue.queue import Queue
-from .routing import forwarding, kept_messages, retroactive
-from .routing.returns import come_back
+from .routing import estates, forwarding, kept_messages, retroactive
 from .state.slot import EFFECTS, LEAST_RETURNED, MESSAGES, QUEUES, RETURNED, SHARE, Slot
 
 
@@ -74,8 +73,6 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
                 here = queue.count or queue.delivering or queue.gate.entries or queue.delayed.runs or queue.tries.counts
                 if here or queue.pages.index.size or queue.handed or queue.weight:
                     queue.weigh(slot.budget.memory)
-            elif queue.returning is not None and not come_back(slot, queue, turn):
-                slot.unfinished[queue] = None  # dead letters of a queue that is gone
             if left <= 0 or counters.delivered >= most or len(told) >= enough:
                 spent = True
                 # What the iterator has not come to: this is the only walk over what waits, and it is over what was
@@ -110,6 +107,8 @@ def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Something has changed in a queue that nobody consumes."""
     if queue.recurring is not None:
         recurring.arrived(slot, queue, queue.recurring, turn)
+    elif queue.estate:
+        estates.arrived(slot, queue, turn)
     elif forwarding.is_mine(queue):
         forwarding.arrived(slot, queue, turn)
     elif kept_messages.is_mine(queue):

@@ -45,7 +45,7 @@ from broker.core.commands import (
     Transact,
     Unsubscribe,
 )
-from broker.core.effects import Done, Effect, Move, Refused, Turn
+from broker.core.effects import Done, Move, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 from broker.core.records import MetaRecord, Row, RunRecord
@@ -150,6 +150,16 @@ class Engine:
         finally:
             self.changes += 1
 
+    @property
+    def more(self) -> bool:
+        """Has the part of a transaction that was handled last a rest()."""
+        return self._slot.rest is not None
+
+    @stated_pieces
+    def rest(self) -> Iterator[None]:
+        """The rest of that, in steps of a few milliseconds. Between them nothing may happen in this slot."""
+        return self._slot.take_rest()
+
     @stated
     def check(self, part: Publish | Settle, asked: limits.Asked) -> None:
         """Raises RefusedError if handle() would refuse it as a part of a transaction. asked: one for all its parts."""
@@ -209,9 +219,10 @@ class Engine:
         prefilter.forget(self._slot, parts)
 
     @stated
-    def after(self, effect: Effect, turn: Turn) -> None:
-        """Tells `effect` when all that was appended so far in this turn is durable, and all this slot waits for."""
-        self._slot.after(effect, turn)
+    def after(self, effect: Done, turn: Turn) -> None:
+        """Tells `effect` when all that was appended so far in this turn is durable, and all this slot waits for: the
+        dead letters of its session, too, which may be those of the COMMIT that it answers."""
+        self._slot.behind_all(effect, turn)
 
     def _barrier(self, command: Barrier, turn: Turn) -> None:
         done = Done(command.session, command.seq)
@@ -324,6 +335,12 @@ class Engine:
     # ── the owner's calls ──────────────────────────────────────────────────────────────────────────
 
     @property
+    def carrying(self) -> Settle | None:
+        """What came long ago, and a piece of it is carried out, or has thrown."""
+        returning = self._slot.carrying
+        return None if returning is None else returning.command
+
+    @property
     def unfinished(self) -> bool:
         """What the last flush() has returned."""
         # Asked between turns as well; flush() alone would have to run to know it.
@@ -364,6 +381,7 @@ class Engine:
         True: it has left something that could go out, and wants a turn soon."""
         slot, counters = self._slot, self._slot.counters
         self.changes += 1
+        assert slot.rest is None, "a part of a transaction is not done"
         # What was accepted and waits for the log was counted off (`entered` < 0), and is counted on when it enters:
         # each message counts in the turn in which it can go out.
         slot.fresh = max(slot.entered + counters.accepted - self._accepted, 0)

@@ -54,10 +54,6 @@ def _subscribe(slot: Slot, command: Subscribe, turn: Turn) -> None:
     else:
         attach.enrol(slot, queue, consumer, turn)
     if command.resume is not None:
-        # All at once, however much it is: the client may hold any of these ids, and what it holds must be found
-        # before anybody else is given it.
-        if queue.returning is not None and (command.resume.held or command.resume.taken):
-            returns.come_back(slot, queue, turn, whole=True)  # it may name any of them
         reattach.resume(slot, queue, consumer, command.resume, held, turn)
     slot.touched[queue] = None
     # One that comes again may find its queue made by its first try, which may not count yet.
@@ -92,7 +88,7 @@ def _attached_queue(slot: Slot, command: Subscribe, turn: Turn) -> tuple[Queue, 
     # Its destination means another queue now (that one was deleted and made again): what it held belongs to the
     # old one.
     if queue is not source:
-        redelivery.give_back(slot, source, held, None, turn, failed=False)
+        returns.leave(slot, source, held, turn, failed=False)
         return queue, None
     return queue, held
 

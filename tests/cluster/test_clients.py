@@ -18,12 +18,8 @@ from tests.harness.cluster import Cluster
 
 @pytest.fixture(autouse=True)
 def everybody(shared: Cluster) -> Iterator[None]:
-    """Who was killed is started again, whatever became of the test."""
     yield
-    for process in shared.processes:
-        if not process.running:
-            process.start()
-        process.wait_ready()
+    shared.start_again()
 
 
 def joined(cluster: Cluster, edge: int, **headers: object) -> Client:

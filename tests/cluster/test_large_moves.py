@@ -20,10 +20,7 @@ BODY = Random(7).randbytes(MIB) * 50
 @pytest.fixture(autouse=True)
 def everybody(shared: Cluster) -> Iterator[None]:
     yield
-    for process in shared.processes:
-        if not process.running:
-            process.start()
-        process.wait_ready()
+    shared.start_again()
     shared.wait_balanced()
 
 

@@ -288,6 +288,13 @@ class Cluster:
             found[record["leader"]] = found.get(record["leader"], 0) + 1
         return found
 
+    def start_again(self) -> None:
+        """Who was killed or stopped is started again, whatever became of the test."""
+        for process in self.processes:
+            if not process.running:
+                process.start()
+            process.wait_ready()
+
     def wait_balanced(self, seconds: float = 90.0) -> None:
         """Every slot has a live leader and as many replicas as it should, all of them in sync. (At first all slots are
         at the owner that registered first, by themselves.)"""

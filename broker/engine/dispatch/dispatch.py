@@ -34,13 +34,10 @@ from ..queue.queue import Queue
 from ..routing.redelivery import bring_back, expire
 from ..routing.returns import come_back, holds_up
 from ..state import page_out
-from ..state.slot import EXPIRED, LEAST, PIECE, SWEEP_MS, Slot
+from ..state.slot import EXPIRED, LEAST, PIECE, SWEEP_MS, Slot, weight
 from . import costly_selectors, hand_outs, queue_policies, selective_dispatch
 from .page_in import read_on
 from .round_robin import deal, deliver, deliver_part, foremost, mark_ahead, may_go
-
-_RECALLED = 1024
-"""Positions asked for at a time, of messages known by number only."""
 
 
 def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
@@ -54,7 +51,7 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     if queue.returned:
         bring_back(queue)
     if queue.pages.recalls:
-        _recall(slot, queue, turn)
+        slot.fetch_recalled(queue, turn)
         return
     kind, told = queue.kind, len(turn.effects)
     # Only where the log is to have deliveries: two numbers, and no record otherwise.
@@ -157,19 +154,11 @@ def fetch(slot: Slot, queue: Queue, turn: Turn) -> None:
     slot.fetch_front(queue, min(slot.page_of(queue), 1 << 15), turn)
 
 
-def _recall(slot: Slot, queue: Queue, turn: Turn) -> None:
-    """Asks for messages of which only the number is known."""
-    if queue.pages.fetching is None:
-        positions = list(queue.pages.recalls)[:_RECALLED]
-        # Below zero: fetched() knows by the sign that the answer is for `recalls`.
-        slot.fetch(queue, positions, turn, -len(positions))
-
-
 def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:
-    """Takes all expired messages out of memory, EXPIRED runs at a time; the rest with the next turn."""
+    """Takes all expired messages out of memory, as many as a turn may; the rest with the next one."""
     now = turn.now
     earliest = 0
-    left = EXPIRED - turn.expired
+    left, sent_on = EXPIRED - turn.expired, bool(queue.settings.expiry_address)
     # As long as what is in memory; once a second at most (SWEEP_MS), and only when something has expired by its time.
     for level in queue.stores():
         if left <= 0:
@@ -184,8 +173,9 @@ def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:
                     # In one piece: to look at each of them in each turn would be the square of what has expired.
                     level.extend(runs[at:])
                     break
-                left -= 1
-                turn.expires(1)
+                cost = weight(run, sent_on)
+                left -= cost
+                turn.expires(cost)
                 queue.left(run)
                 expire(slot, queue, run, turn)
             else:
@@ -213,7 +203,7 @@ def _front(slot: Slot, queue: Queue, turn: Turn) -> Run | None:
             if turn.expired >= EXPIRED:
                 slot.unfinished[queue] = None
                 return None
-            turn.expires(1)
+            turn.expires(weight(run, bool(queue.settings.expiry_address)))
             level.popleft()
             queue.left(run)
             expire(slot, queue, run, turn)

@@ -27,7 +27,8 @@ from broker.core.spans import inside
 from ..consumers.browser import consumed
 from ..messages.runs import pick
 from ..queue.queue import Queue
-from ..routing.redelivery import give_back, postpone, reject
+from ..routing.redelivery import postpone
+from ..routing.returns import read_back
 from ..state.schedule import suspected
 from ..state.slot import Slot
 from . import selective_dispatch
@@ -108,7 +109,7 @@ def _recalled(slot: Slot, queue: Queue, asked: array[int], runs: list[Run], turn
     # handed out.
     for position in asked[: consumed(asked, runs)]:
         found = places.get(position, {})
-        for ids, delay, rejected, failed in queue.pages.recalls.pop(position):
+        for ids, of in queue.pages.recalls.pop(position):
             queue.arrived(len(ids))
             messages: dict[int, Run] = {}
             # Each count is a run of its own: attempts belong to a run, and 1,000 messages that failed alike stay one.
@@ -117,10 +118,7 @@ def _recalled(slot: Slot, queue: Queue, asked: array[int], runs: list[Run], turn
                 part = pick(run, [found[i][1] for i in group])
                 _counted(part, attempts)
                 messages.update(dict.fromkeys(part.ids, part))
-            if rejected:
-                reject(slot, queue, messages, turn)
-            else:
-                give_back(slot, queue, messages, delay, turn, failed)
+            read_back(slot, queue, messages, len(ids), of, turn)
 
 
 def _same(queue: Queue, found: dict[int, tuple[Run, int]]) -> Callable[[int], tuple[Run, int | None]]:

@@ -24,7 +24,7 @@ from ..queue.policy_state import QueuePolicy
 from ..queue.queue import Queue
 from ..routing import advisories
 from ..routing.redelivery import OVERFLOW, dead_letter
-from ..state.slot import Slot, let_go
+from ..state.slot import Slot, let_go, weight
 from .non_destructive import show
 
 _FEW = 16
@@ -166,7 +166,6 @@ def _shorten(slot: Slot, queue: Queue, count: int, nbytes: int, may: tuple[int, 
         if left <= 0:
             slot.unfinished[queue] = None
             break
-        left -= 1
         # The oldest of all priorities: a ring is about age.
         oldest = min(stores, key=_first_id)
         run = oldest.popleft()
@@ -179,7 +178,9 @@ def _shorten(slot: Slot, queue: Queue, count: int, nbytes: int, may: tuple[int, 
             run = run.cut(slice(over))
         count -= len(run.ids)
         nbytes -= run.nbytes
-        if queue.settings.ring_dead_letters and _may_die(queue, run):
+        dies = queue.settings.ring_dead_letters and _may_die(queue, run)
+        left -= weight(run, dies)
+        if dies:
             dead_letter(slot, queue, run, OVERFLOW, turn)
         else:
             gone.append(run)

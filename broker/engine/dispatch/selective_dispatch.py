@@ -36,7 +36,7 @@ from ..consumers.message_groups import Group, Groups
 from ..messages.runs import pick, prefixed
 from ..queue.queue import Queue
 from ..routing.redelivery import expire
-from ..state.slot import Slot
+from ..state.slot import Slot, weight
 from . import costly_selectors
 from .round_robin import deal, deliver, foremost, may_go
 
@@ -45,6 +45,8 @@ _BACK = 1024
 
 PIECE_NS = 1_000_000
 """Of looking, roughly, until the rest has to wait for the next turn."""
+_EXPIRED_NS = 8000
+"""A run whose time is over: it is settled, or sent on."""
 _SEEN_NS = 50
 """… of asking a consumer or a bucket whether it is due."""
 
@@ -116,7 +118,7 @@ def fetched(queue: Queue, choice: Eligibility, runs: list[Run]) -> None:
             bucket.add(part)
             queue.added(part, known=True)
     for position in asked[:used]:
-        queue.come_near(len(wanted.pop(position, ())))
+        queue.put_far(-len(wanted.pop(position, ())))
     for position, ids in wanted.items():
         # Where it was: the bucket is in order, and the next one who wants it asks again.
         bucket.far.add(sorted(ids), position)
@@ -331,6 +333,7 @@ class _Dealer:
         if not run.expires or run.expires > self._turn.now:
             return False
         expire(self._slot, self._queue, run, self._turn)
+        self._work += _EXPIRED_NS * weight(run, bool(self._queue.settings.expiry_address))
         return True
 
     def _place(self, run: Run, level: deque[Run]) -> bool:

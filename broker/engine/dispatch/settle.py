@@ -27,8 +27,7 @@ from ..queue.queue import Queue
 from ..recovery import already_settled
 from ..routing.addresses import delete, forget_consumer
 from ..routing.declare import abandoned
-from ..routing.redelivery import nack, reject, unreadable
-from ..routing.returns import acked, leave, settles_in_pieces, told_when_moved
+from ..routing.returns import acked, becomes_in_pieces, leave, settles_in_pieces, told_when_moved
 from ..state.slot import Slot, progress
 
 _LENIENT: Final = (Outcome.RETURN, Outcome.UNREADABLE)
@@ -66,39 +65,26 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     if queue.pace is not None:
         queue.pace.settled(consumer, count)
     slot.touched[queue] = None
-    # Not of a transaction, whose parts happen together (its bound is engine.max_held_messages).
-    if count > BACK and command not in slot.approved and settles_in_pieces(slot, queue, taken, command):
-        return
+    if count > BACK:
+        # Not of a transaction, whose parts happen together.
+        if command in slot.approved:
+            if becomes_in_pieces(slot, queue, taken, command, turn):
+                return
+        elif settles_in_pieces(slot, queue, taken, command):
+            return
     if outcome is Outcome.ACK:  # what become() would do, without a call more
         acked(slot, queue, taken, turn)
-    else:
-        first = len(turn.moves)
-        become(slot, queue, taken, outcome, command.delay, turn)
-        if len(turn.moves) > first and told_when_moved(slot, command, first, turn):
-            return
+    elif told_when_moved(slot, queue, taken, command, turn):
+        return
     # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's, nor of what was
     # settled before under the same name.
     if command.seq and consumer.haunted and (not taken or any([is_ghost(run) for run in taken.values()])):
         # Who asks again in the same epoch finds it settled, by its first try, which may not count yet.
-        slot.barrier(Done(command.session, command.seq), turn)
+        done = Done(command.session, command.seq)
+        if not slot.returning.tells_later(command.session, done):
+            slot.barrier(done, turn)
         return
     slot.answer(command.session, command.seq, turn, before)
-
-
-def become(slot: Slot, queue: Queue, taken: Ledger, outcome: Outcome, delay: int, turn: Turn) -> None:
-    """What becomes of messages that a consumer does not hold any more: at once, or when its transaction is decided."""
-    if outcome is Outcome.ACK:
-        acked(slot, queue, taken, turn)
-    elif outcome is Outcome.NACK:
-        nack(slot, queue, taken, delay, turn)
-    elif outcome is Outcome.RETURN:
-        # An aborted transaction may have acknowledged all that its client held, by naming the last one.
-        leave(slot, queue, taken, turn, failed=True)
-    elif outcome is Outcome.UNREADABLE:
-        unreadable(slot, queue, taken, turn)
-    else:
-        slot.counters.add("nacked", len(taken))
-        reject(slot, queue, taken, turn)
 
 
 def check_settle(slot: Slot, command: Settle) -> None:

@@ -21,10 +21,6 @@ from collections.abc import Iterator, Sequence
 from broker.core.message import DURABLE, NO_IDS, Run
 from broker.core.spans import Span, spans_of
 
-Recall = tuple[list[int], int | None, bool, bool]
-"""Ids to be read back, and what becomes of them: given back with this delay, or rejected; and whether it is a failure
-that counts (see redelivery.give_back)."""
-
 
 class Stub(Run):
     """Messages without bytes. `nbytes` is their share of a mean, `position` where the journal has them.

@@ -58,7 +58,11 @@ def again(slot: Slot, command: Publish | Transact, turn: Turn) -> None:
     if slot.producers.inherited(command.dedup):
         repeats.repeat(slot, command, turn)
     if command.seq:
-        slot.after(Done(command.session, command.seq), turn)
+        done = Done(command.session, command.seq)
+        if type(command) is Transact:
+            slot.behind_all(done, turn)  # no earlier than the first try
+        else:
+            slot.after(done, turn)
 
 
 def remember(slot: Slot, dedup: tuple[int, int], turn: Turn) -> None:

@@ -31,11 +31,11 @@ from broker.core.records import MetaRecord, RunRecord
 from broker.core.spans import spans_of
 
 from ..dispatch.attach import drowsy, wake_some
-from ..dispatch.settle import become, check_settle
+from ..dispatch.settle import check_settle
 from ..messages.runs import copy
 from ..queue.queue import Queue
 from ..routing.addresses import create, delete
-from ..routing.redelivery import give_back
+from ..routing.returns import becoming, leave
 from ..routing.routing import check_publish
 from ..state.duplicates import repeated
 from ..state.limits import Asked
@@ -262,9 +262,9 @@ def _carrying_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Tu
         if queue is not None:
             queue.arrived(len(claim.messages))
             if prepared.commit:
-                become(slot, queue, claim.messages, Outcome(claim.outcome), claim.delay, group)
+                yield from becoming(slot, queue, claim.messages, Outcome(claim.outcome), claim.delay, group)
             else:
-                give_back(slot, queue, claim.messages, None, group, failed=not prepared.calm)
+                leave(slot, queue, claim.messages, group, failed=not prepared.calm)
             slot.touched[queue] = None
             slot.watch_idle(queue, turn.now)
     group.appends.append(MetaRecord(slot.number, "unprepared", {"tx": prepared.tx}))

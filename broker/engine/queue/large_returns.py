@@ -1,5 +1,5 @@
-"""Much that consumers give back, or acknowledge, at once, and what becomes of it piece by piece: what a consumer held
-that has ended, what one ACK or NACK is about.
+"""What consumers give back, or acknowledge, and what becomes of it: what a consumer held that has ended, what one ACK
+or NACK is about. Much of it goes piece by piece; some has to be read back first, or goes to another address.
 
 Rule: in the order in which it was handed out; how it goes on with each message is decided in routing/returns.py.
 Nobody's commands wait meanwhile: what it is about is in no ledger any more, and who waits for that is told later.
@@ -13,14 +13,16 @@ Nobody's commands wait meanwhile: what it is about is in no ledger any more, and
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Container, Iterator
 from itertools import islice
 from typing import Final
 
 from broker.core.address import Outcome
+from broker.core.commands import Settle
 from broker.core.effects import Done, Effect, Turn
 from broker.core.message import Run
+from broker.core.spans import Span
 
 BACK = 64
 """Runs that come back in one turn, or _LONG times as many messages of long ones: a client may hold as many as it likes,
@@ -39,13 +41,14 @@ class LargeReturn:
     outcome, delay   what becomes of it: RETURN, REJECT, ACK, or NACK with its delay.
     light     it is settled for good, and nothing else: what is handed out meanwhile overtakes nothing.
     failed    whether that was an attempt in vain.
-    moving    dead letters that are on their way to their address.
-    session   who is told of its end; 0: nobody.    answer   what it is told.
-    behind    what else it is told then: (which return was its last when it asked, what).
-    number    of those that sessions have begun in the slot.    turn   the last one in which some came."""
+    open      dead letters of it that are on their way to their address, and messages that are being read back.
+    command   who has asked for it, and is told of its end; None: nobody.
+    behind    what else it is told then.
+    before, after    what its session has begun last before it, and next, of what is not all back.
+    turn      the last one in which some came."""
 
     __slots__ = (
-        "_messages", "answer", "behind", "delay", "failed", "light", "moving", "number", "outcome", "session", "turn",
+        "_messages", "after", "before", "behind", "command", "delay", "failed", "light", "open", "outcome", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -55,41 +58,60 @@ class LargeReturn:
         outcome: Outcome = Outcome.RETURN,
         light: bool = False,
         delay: int | None = None,
-        session: int = 0,
-        answer: Done | None = None,
+        command: Settle | None = None,
     ) -> None:
         self._messages = messages  # nobody else knows these
-        self.moving = self.number = 0
+        self.open = 0
         self.failed = failed
         self.outcome = outcome
         self.light = light
         self.delay = delay
-        self.session = session
-        self.answer = answer
-        self.behind: list[tuple[int, Effect]] = []
+        self.command = command
+        self.behind: deque[Effect] = deque()
+        self.before: LargeReturn | None = None
+        self.after: LargeReturn | None = None
         self.turn: Turn | None = None
+
+    @property
+    def session(self) -> int:
+        """Whose it is; 0: nobody's."""
+        return 0 if self.command is None else self.command.session
 
     @property
     def left(self) -> int:
         """Messages that are not back."""
         return len(self._messages)
 
+    @property
+    def done(self) -> bool:
+        """All of it has happened."""
+        return not (self.open or self._messages)
+
     def looking(self) -> Iterator[tuple[int, Run]]:
-        """These."""
+        """What is not back."""
         return iter(self._messages.items())
 
     def found(self, ids: set[int]) -> list[tuple[int, Run]]:
-        """Which of these are not back."""
+        """Which of these are to come again, and are not back."""
+        if self.light or self.outcome in (Outcome.ACK, Outcome.REJECT):
+            return []
         return [(i, self._messages[i]) for i in ids & self._messages.keys()]
 
-    def without(self, messages: Iterable[int]) -> None:
-        """Something else becomes of these."""
-        for i in messages:
-            del self._messages[i]
+    def withdraw(self, spans: list[Span]) -> dict[int, Run]:
+        """Takes out what of these is to come again, and is not back."""
+        if self.light or self.outcome in (Outcome.ACK, Outcome.REJECT):
+            return {}
+        messages = self._messages
+        taken = {i: messages[i] for first, last in spans for i in range(first, last + 1) if i in messages}
+        if len(taken) == len(messages):
+            self._messages = {}
+        else:
+            deque(map(messages.pop, taken), 0)
+        return taken
 
-    def numbered(self, number: int) -> None:
-        """Its session has begun it, as the so-manieth."""
-        self.number = number
+    def only(self, ids: Container[int]) -> None:
+        """Of the rest nothing becomes."""
+        self._messages = {i: run for i, run in self._messages.items() if i in ids}
 
     def came(self, turn: Turn) -> bool:
         """A piece comes back in this turn. False: one has already."""
@@ -127,60 +149,71 @@ class LargeReturn:
                 break
         return runs + len(piece) // _LONG
 
-    def sends_on(self, moves: int) -> None:
-        """So many dead letters come of it."""
-        self.moving += moves
+    def opens(self, count: int) -> None:
+        """So many dead letters of it have left, or messages of it are being read back."""
+        self.open += count
 
-    def is_there(self) -> bool:
-        """One of them is. Was it the last thing to happen."""
-        self.moving -= 1
-        return not (self.moving or self._messages)
+    def closes(self, count: int = 1) -> None:
+        """So many of these are where they go."""
+        self.open -= count
+
+    # ── among what its session gives back ──────────────────────────────────────────────────────────
+
+    def follows(self, before: LargeReturn | None) -> None:
+        """Its session has begun it behind that one."""
+        self.before = before
+        if before is not None:
+            before.after = self
+
+    def ends(self) -> list[Effect]:
+        """Its session waits no more for it. What may be told: all that waited, unless something before it is open."""
+        before, after = self.before, self.after
+        self.before = self.after = None
+        if after is not None:
+            after.before = before
+        if before is None:
+            return [*self.behind]
+        before.after = after
+        # The shorter one joins the longer one: a session may end a thousand of these from the last one on.
+        if len(before.behind) < len(self.behind):
+            self.behind.extendleft(reversed(before.behind))
+            before.behind = self.behind
+        else:
+            before.behind.extend(self.behind)
+        return []
 
 
 class ReturningSessions:
     """By session, what it gives back that is not all back, in the order in which it began: who waits for that, and
     waits no more."""
 
-    __slots__ = ("_begun", "_of")
+    __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        self._of: dict[int, list[LargeReturn]] = {}
-        self._begun = 0
+        self._last: dict[int, LargeReturn] = {}
 
     def begins(self, returning: LargeReturn) -> None:
         """Its session gives that back."""
         if returning.session:
-            self._begun += 1
-            returning.numbered(self._begun)
-            self._of.setdefault(returning.session, []).append(returning)
+            returning.follows(self._last.get(returning.session))
+            self._last[returning.session] = returning
 
     def tells_later(self, session: int, effect: Effect) -> bool:
         """The effect stands for all that its session has asked for: it is told behind that. False: now, for all of it
         is back."""
-        if session not in self._of:
-            return False
-        known = self._of[session][-1]
-        known.behind.append((known.number, effect))
-        return True
+        # What the session gives back later is not for it to wait for: it might never end.
+        known = self._last.get(session)
+        if known is not None:
+            known.behind.append(effect)
+        return known is not None
 
     def ends(self, returning: LargeReturn) -> list[Effect]:
         """It is all back, or its queue is gone. What may be told when that is in the log."""
-        told: list[Effect] = [] if returning.answer is None else [returning.answer]
-        known = self._of.get(returning.session)
-        if known is None:
-            return told
-        known.remove(returning)
-        for number, effect in returning.behind:
-            # What the session has given back since then is not for it to wait for: it might never end.
-            before = bisect_right(known, number, key=_number)
-            if before:
-                known[before - 1].behind.append((number, effect))
-            else:
-                told.append(effect)
-        if not known:
-            del self._of[returning.session]
-        return told
-
-
-def _number(returning: LargeReturn) -> int:
-    return returning.number
+        if not returning.session:
+            return []
+        if self._last.get(returning.session) is returning:
+            del self._last[returning.session]
+            if returning.before is not None:
+                self._last[returning.session] = returning.before
+        told, command = returning.ends(), returning.command
+        return [Done(command.session, command.seq), *told] if command is not None and command.seq else told

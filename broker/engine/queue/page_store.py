@@ -25,9 +25,16 @@ sizes, no messages.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
+
+from broker.core.message import Run
 
 from ..messages.page_index import PageIndex
-from ..messages.unloaded import Recall, Restored
+from ..messages.unloaded import Restored, Stub
+from .large_returns import LargeReturn
+
+Recall = tuple[list[int], LargeReturn]
+"""Ids to be read back, and what becomes of them."""
 
 
 class PageStore:
@@ -109,6 +116,31 @@ class PageStore:
             self.count = self.nbytes = self.stale = 0
             if not more:
                 self.paging = False
+
+    def recall(self, messages: Mapping[int, Run], of: LargeReturn) -> int:
+        """The stubs among these are to be read back, for what becomes of them. How many."""
+        wanted: dict[int, list[int]] = {}
+        for i, run in messages.items():
+            if type(run) is Stub and run.position:
+                wanted.setdefault(run.position, []).append(i)
+        for position, ids in wanted.items():
+            # By position: one read brings all that was said of a run, however many ACKs and NACKs said it.
+            self.recalls.setdefault(position, []).append((ids, of))
+        count = sum(map(len, wanted.values()))
+        of.opens(count)
+        return count
+
+    def inherit(self, gone: PageStore) -> int:
+        """What is to be read back of a queue that is gone is for this one. How many."""
+        self.recalls = gone.recalls
+        return sum([len(ids) for asked in self.recalls.values() for ids, _ in asked])
+
+    def recalls_only(self, position: int, asked: list[Recall]) -> None:
+        """Of what is to be read back there only this."""
+        if asked:
+            self.recalls[position] = asked
+        else:
+            del self.recalls[position]
 
     # ── after a restart ────────────────────────────────────────────────────────────────────────────
 

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from broker.config.addressing import AddressSettings
 from broker.core.address import RECURRING, Routing
+from broker.core.effects import Move
 from broker.core.memory import COUNT, HELD, MESSAGE, RUN, Memory
 from broker.core.message import DEFAULT_PRIORITY, GROUPED, Run
 from broker.core.spans import Span
@@ -65,6 +66,8 @@ class Queue:
     weight                  what the account of the process has of it (weigh).
     returned                came back in this turn: at the head before anything is dispatched.
     returning               much that was given back at once and is not all back (large_returns.py); None: nothing.
+    leaving                 what is on its way to another address, as dead letters for instance; None: nothing was yet.
+    estate                  it is deleted, and here for its dead letters alone (routing/estates.py).
     kind                    what it does beside first in, first out (policy_state.py); None: nothing.
     choice                  who may get which message (eligibility.py); None: everybody everything.
     far                     ready messages of which memory has only the number (match_buckets.py).
@@ -77,11 +80,11 @@ class Queue:
 
     __slots__ = (
         "address", "agenda", "auto_created", "browsers", "came", "choice", "consumers", "count", "declared", "delayed",
-        "deleted", "delivering", "died", "durable", "expiry", "far", "filter", "gate", "handed", "hidden", "id",
-        "idle_since", "kind", "last", "latency", "levels", "made_room", "maker", "moving", "name", "nbytes",
-        "out", "owed", "pace", "pages", "paused", "ready", "recurring", "restart", "returned", "returning", "routing",
-        "selector", "sent", "settings", "spilled", "start", "subscription", "swept", "tied", "tries", "usage",
-        "watermark", "weight",
+        "deleted", "delivering", "died", "durable", "estate", "expiry", "far", "filter", "gate", "handed", "hidden",
+        "id", "idle_since", "kind", "last", "latency", "leaving", "levels", "made_room", "maker", "moving", "name",
+        "nbytes", "out", "owed", "pace", "pages", "paused", "ready", "recurring", "restart", "returned", "returning",
+        "routing", "selector", "sent", "settings", "spilled", "start", "subscription", "swept", "tied", "tries",
+        "usage", "watermark", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -111,6 +114,7 @@ class Queue:
         self.tied = tied
         """Dies with its consumer."""
         self.hidden = hidden
+        self.estate = False
         self.maker = maker
         self.recurring = OnTheirWay() if address.startswith(RECURRING) else None
         """Holds what a transaction of several slots has prepared: no address leads to it."""
@@ -133,6 +137,7 @@ class Queue:
         self.out = self.handed = self.weight = 0
         self.returned: list[Run] = []
         self.returning: deque[LargeReturn] | None = None
+        self.leaving: dict[Move, None] | None = None
         self.idle_since = 0
         self.agenda: Agenda | None = None
         self.kind: QueuePolicy | None = None
@@ -176,13 +181,19 @@ class Queue:
         """Transient records of it are in the journal."""
         self.spilled = True
 
-    def open_usage(self, quota: AddressUsage) -> None:
-        """Its address has a limit: what it holds is counted, from nothing on."""
-        self.usage = QueueUsage(quota)
+    def open_usage(self, quota: AddressUsage | None) -> None:
+        """Its address has a limit: what it holds is counted, from nothing on. None: it has none, or is gone."""
+        self.usage = None if quota is None else QueueUsage(quota)
 
-    def close_usage(self) -> None:
-        """Its address has no limit, or it has gone."""
-        self.usage = None
+    def inherit(self, returning: Iterable[LargeReturn], gone: Queue) -> None:
+        """It is the estate of a queue that is gone: these dead letters go from here now, and what is being read back
+        for some, or on its way."""
+        self.hidden = self.estate = True
+        for each in returning:
+            self.begins_return(each)
+        self.leaving, self.spilled = gone.leaving, gone.spilled
+        self.moving = self.pages.inherit(gone.pages) + sum([len(move.ids) for move in self.leaving or ()])
+        self.last = max(gone.last, gone.restart.restored)
 
     def delete(self, memory: Memory) -> None:
         """It is gone, and so is what the account of the process had of it."""
@@ -395,31 +406,19 @@ class Queue:
         return found
 
     def put_far(self, count: int) -> None:
-        """So many that were ready are known by number only."""
+        """So many that were ready are known by number only. Below 0: have been read back, or were found dead."""
         self.far += count
-
-    def come_near(self, count: int) -> None:
-        """So many of these have been read back, or were found dead."""
-        self.far -= count
 
     def choose_no_more(self) -> None:
         """Everybody may have everything."""
         self.choice = None
 
-    def recall(self, messages: dict[int, Run], delay: int | None, reject: bool, failed: bool) -> dict[int, Run]:
+    def recall(self, messages: dict[int, Run], of: LargeReturn) -> dict[int, Run]:
         """Asks for the bytes of the stubs among `messages`; returns the rest. Until then they are out of sight, and
-        nothing is handed out, so that what goes to the head is not overtaken. The rest: see Recall."""
-        rest: dict[int, Run] = {}
-        wanted: dict[int, list[int]] = {}
-        for i, run in messages.items():
-            if type(run) is not Stub:
-                rest[i] = run
-            elif run.position:
-                wanted.setdefault(run.position, []).append(i)
-        for position, ids in wanted.items():
-            # By position: one read brings all that was said of a run, however many ACKs and NACKs said it.
-            self.pages.recalls.setdefault(position, []).append((ids, delay, reject, failed))
-            self.moving += len(ids)
+        nothing is handed out, so that what goes to the head is not overtaken. of: what becomes of them."""
+        rest = {i: run for i, run in messages.items() if type(run) is not Stub}
+        if len(rest) < len(messages):
+            self.moving += self.pages.recall(messages, of)
         return rest
 
     def equip(self) -> None:
@@ -482,17 +481,22 @@ class Queue:
         self.returning.append(returning)
         self.delivering += returning.left
 
-    def returns_only(self, letters: deque[LargeReturn]) -> None:
-        """It goes: only dead letters come of what was on its way back."""
-        self.returning = letters or None
-
     def leaves_for(self, count: int) -> None:
         """So many are on their way to another address: neither ready nor held."""
         self.moving += count
 
-    def arrived(self, count: int) -> None:
+    def sends(self, move: Move) -> None:
+        """These are, until arrived() is told of it."""
+        self.leaves_for(len(move.ids))
+        if self.leaving is None:
+            self.leaving = {}
+        self.leaving[move] = None
+
+    def arrived(self, count: int, move: Move | None = None) -> None:
         """So many are no more on their way: they are there, or were read back, or it was decided about them."""
         self.moving -= count
+        if self.leaving and move is not None:
+            self.leaving.pop(move, None)
 
     def hand_out(self, count: int, nbytes: int, last: int, held: bool) -> None:
         """A consumer gets so many, up to this id. held: until it says what became of them they are its."""

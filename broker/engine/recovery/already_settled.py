@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker.core.address import Outcome
 from broker.core.errors import Code, RefusedError
 from broker.core.spans import spans_of
 
@@ -81,7 +82,8 @@ def _had(other: Consumer, ids: set[int]) -> set[int]:
 def _under_way(slot: Slot, queue: Queue, ids: set[int]) -> set[int]:
     """On their way back into the queue, or with a transaction that may still be rolled back. What is being read back
     to be a dead letter is settled: by this very command, or by another consumer."""
-    back = {i for recalls in queue.pages.recalls.values() for ids, _, reject, _ in recalls if not reject for i in ids}
+    asked = [each for recalls in queue.pages.recalls.values() for each in recalls]
+    back = {i for ids, of in asked if of.outcome is not Outcome.REJECT for i in ids}
     claimed = {i for p in slot.prepared.values() for c in p.claims if c.queue == queue.id for i in c.messages}
     coming = {i for returning in queue.returning or () for i, run in returning.found(ids) if not is_ghost(run)}
     return back | claimed | coming

@@ -30,7 +30,7 @@ from ..messages.runs import pick
 from ..messages.unloaded import Stub, ghost, is_ghost, is_strange
 from ..queue.queue import Queue
 from ..queue.selective_consumers import reclaim
-from ..routing.redelivery import give_back
+from ..routing.returns import leave
 from ..state.slot import Slot
 
 
@@ -52,10 +52,12 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
     named = merged([*(part for span in held for part in without(span, lost)), *known.taken])
     mine = {i: run for i, run in before.items() if inside(named, i)}
     # Lost with the stream: nobody has failed. (A NACK whose answer went with it is not counted either.)
-    give_back(slot, queue, {i: run for i, run in before.items() if i not in mine}, None, turn, failed=False)
+    leave(slot, queue, {i: run for i, run in before.items() if i not in mine}, turn, failed=False)
     # Only what the earlier attachment did not have: an id is looked for where it can be.
     had = spans_of(list(mine)) if mine else []
-    mine.update(withdraw(queue, [part for span in named for part in without(span, had)]))
+    rest = [part for span in named for part in without(span, had)]
+    mine.update(withdraw(queue, rest))
+    mine.update(_coming_back(queue, rest))
     # Behind withdraw(): to settle by number alone would leave them in memory, to be handed out.
     if known.taken:
         taken = merged(known.taken)
@@ -158,6 +160,15 @@ def _from_pages(queue: Queue, span: Span, found: Ledger) -> None:
             found.update(dict.fromkeys(stub.ids, stub))
             queue.restart.withdrawn((first, last))
             queue.pages.withdrawn(len(stub.ids), stub.nbytes)
+
+
+def _coming_back(queue: Queue, spans: list[Span]) -> Ledger:
+    """Takes these out of what is on its way back to the queue: of that nobody else is to get them either."""
+    found: Ledger = {}
+    for returning in queue.returning or ():
+        found.update(returning.withdraw(spans))
+    queue.no_longer_delivering(len(found))
+    return found
 
 
 def _rest(runs: Iterable[Run], spans: list[Span], found: Ledger) -> list[Run]:

@@ -211,6 +211,11 @@ class Restore:
         number = data["id"]
         slot.replay_queues(number + 1)
         queue = slot.queues.get(number)
+        if queue is not None and data.get("estate") and not queue.estate:
+            # It was deleted, and its dead letters are not all where they go. Runs come behind all of this: the other
+            # one has none.
+            unbind(slot, queue)
+            queue = None
         if queue is None:
             address, name = data["address"], data["name"]
             queue = Queue(
@@ -219,6 +224,8 @@ class Restore:
                 maker=data.get("maker", ""),
             )  # fmt: skip
             queue.select(data.get("selector"), known=True)
+            if data.get("estate"):
+                queue.inherit((), queue)
             bind(slot, queue)
         elif queue.selector != data.get("selector"):
             # The same queue again: a change, or a snapshot behind what it is a snapshot of.

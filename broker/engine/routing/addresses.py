@@ -22,6 +22,7 @@ from broker.core.effects import ConsumerClosed, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.core.records import Left, MetaRecord, SettleRecord
+from broker.core.spans import without
 
 from ..address.address_rules import OWNED, Rules
 from ..queue.queue import Queue
@@ -31,7 +32,7 @@ from ..state.log_group import grouped
 from ..state.slot import Slot
 from ..state.slot_address import Address
 from . import dead_letter_queues, kept_messages
-from .returns import queue_goes
+from .returns import estate_of, letters_of
 from .routing import check_budget, default_routing, has_type, mismatch, resolve
 
 
@@ -168,7 +169,7 @@ def bind(slot: Slot, queue: Queue) -> None:
     slot.changed.came_or_went(queue)
     if queue.hidden:
         # Not in `slot.addresses`: no client can route to it, and it does not keep an address alive.
-        slot.hidden[queue.address, queue.name, queue.routing] = queue
+        slot.hidden[_hidden(queue)] = queue
         return
     slot.budget.queue_made()
     address = slot.addresses.get(queue.address)
@@ -192,6 +193,11 @@ def bind(slot: Slot, queue: Queue) -> None:
         slot.subscriptions[queue.name] = queue
     if queue.routing is Routing.MULTICAST and slot.match.is_pattern(queue.address):
         slot.wildcard().bind(queue)
+
+
+def _hidden(queue: Queue) -> tuple[str, str, Routing]:
+    """What a hidden queue is known by. Of estates there may be several of one name."""
+    return queue.address, f"$gone.{queue.id}" if queue.estate else queue.name, queue.routing
 
 
 def select(slot: Slot, queue: Queue, selector: str | None, known: bool = False) -> None:
@@ -249,6 +255,8 @@ def described(queue: Queue) -> dict[str, object]:
         about["paused"] = True
     if queue.maker:
         about["maker"] = queue.maker
+    if queue.estate:
+        about["estate"] = True
     return about
 
 
@@ -263,7 +271,7 @@ def unbind(slot: Slot, queue: Queue) -> None:
     slot.unfinished.pop(queue, None)
     slot.timed.discard(queue)
     if queue.hidden:
-        del slot.hidden[queue.address, queue.name, queue.routing]
+        del slot.hidden[_hidden(queue)]
         return
     slot.budget.queue_gone()
     if queue.latency is not None and slot.budget.latencies is not None:
@@ -296,7 +304,7 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
         slot.budget.bury(list((consumer.ledger or {}).values()))
         turn.effects.append(ConsumerClosed(consumer.id, Reason.QUEUE_DELETED))
     queue.consumers.clear()
-    letters = queue.returning is not None and queue_goes(slot, queue, turn)
+    estate = estate_of(slot, queue, turn)
     why = Left.ENDED if queue.empty() else Left.PURGED
     slot.budget.bury([run for store in queue.stores() for run in store])
     unbind(slot, queue)
@@ -304,15 +312,20 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
     # One span covers also what is paged out, whose ids are not in memory.
     # Ids begin at 1, and those of this queue are not above the two; that the span covers ids of other queues does not
     # matter, since a SettleRecord speaks of one queue.
-    everything = [(1, max(queue.last, queue.restart.restored))]
-    if queue.spilled:
+    last = max(queue.last, queue.restart.restored)
+    everything = without((1, last), letters_of(estate) if estate is not None else ()) if last else []
+    if queue.spilled and everything:
         turn.appends.append(SettleRecord(slot.number, queue.id, everything, durable=False))
     if queue.durable:
-        if everything[0][1]:
+        if everything:
             turn.appends.append(SettleRecord(slot.number, queue.id, everything, True, why, turn.now))
-        turn.appends.append(MetaRecord(slot.number, "unqueue", {"id": queue.id}))
-    if letters:
-        slot.touched[queue] = None
+        if estate is None:
+            turn.appends.append(MetaRecord(slot.number, "unqueue", {"id": queue.id}))
+        else:
+            turn.appends.append(MetaRecord(slot.number, "queue", described(estate)))
+    if estate is not None:
+        bind(slot, estate)
+        slot.touched[estate] = None
 
 
 def forget_consumer(slot: Slot, consumer: int, session: int) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from broker.config.addressing import AddressSettings
-from broker.core.address import Routing
+from broker.core.address import Outcome, Routing
 from broker.core.effects import Move, Turn
 from broker.core.message import (
     DURABLE,
@@ -42,26 +42,36 @@ from broker.core.spans import spans_of
 from broker.selector.heads import escaped
 
 from ..messages.runs import copy, pick, regroup
+from ..queue.large_returns import LargeReturn
 from ..queue.queue import Queue
 from ..state.slot import Slot
 from . import advisories, dead_letter_queues
 
+REJECTED: Final = "rejected"
+FAILED: Final = "delivery-limit"
 OVERFLOW: Final = "maxlen"
 """Why what a full queue or address did not keep is a dead letter: RabbitMQ's word."""
 
 
 def give_back(
-    slot: Slot, queue: Queue, messages: dict[int, Run], delay: int | None, turn: Turn, failed: bool = True
+    slot: Slot,
+    queue: Queue,
+    messages: dict[int, Run],
+    delay: int | None,
+    turn: Turn,
+    failed: bool = True,
+    of: LargeReturn | None = None,
 ) -> None:
     """Messages a consumer held and did not consume: they come again. A failure is counted; too many: dead letter.
 
     delay: milliseconds, -1 = by the settings, None = at once whatever the settings say.
-    failed: False = nobody has tried in vain, its consumer has just ended. Nothing is counted, they were out before."""
+    failed: False = nobody has tried in vain, its consumer has just ended. Nothing is counted, they were out before.
+    of: what they are given back with, so that who waits for it waits for what has to be read back."""
     if not messages or queue.stays():
         return
     slot.touched[queue] = None
     # Stubs have no bytes: their part follows when these are read back, and the queue hands out nothing until then.
-    messages = queue.recall(messages, delay, False, failed)
+    messages = queue.recall(messages, of or LargeReturn({}, failed, delay=delay))
     most = queue.settings.max_delivery_attempts
     back: dict[int, list[Run]] = {}
     for part in regroup(messages):
@@ -73,7 +83,7 @@ def give_back(
         run.came_back(failed)
         # Below 0: never. 0: the first failure.
         if failed and 0 <= most <= run.attempts:
-            dead_letter(slot, queue, run, "delivery-limit", turn)
+            dead_letter(slot, queue, run, FAILED, turn)
         else:
             # By attempts: one record of the log for all that failed alike.
             back.setdefault(run.attempts, []).append(run)
@@ -88,14 +98,16 @@ def give_back(
                 queue.came_back(group)
 
 
-def nack(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int, turn: Turn) -> None:
+def nack(
+    slot: Slot, queue: Queue, messages: dict[int, Run], delay: int, turn: Turn, of: LargeReturn | None = None
+) -> None:
     """A consumer could not deal with them. `delay`: milliseconds, -1 = by the settings."""
     slot.counters.add("nacked", len(messages))
     if queue.settings.nack_policy == "discard":
         if not queue.stays():
             slot.settle_ids(queue, messages, turn, Left.DISCARDED)
     else:
-        give_back(slot, queue, messages, max(delay, -1), turn)
+        give_back(slot, queue, messages, max(delay, -1), turn, of=of)
 
 
 def postpone(slot: Slot, queue: Queue, run: Run, due: int) -> None:
@@ -242,12 +254,14 @@ def _record(slot: Slot, queue: Queue, runs: list[Run], attempts: int, due: int, 
     turn.appends.append(MetaRecord(slot.number, "count", data))
 
 
-def reject(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -> None:
-    """Messages a consumer will have nothing to do with."""
+def reject(
+    slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn, of: LargeReturn | None = None, why: str = REJECTED
+) -> None:
+    """Messages a consumer will have nothing to do with, or that have failed too often."""
     if queue.stays():
         return
-    for run in regroup(queue.recall(messages, None, True, True)):
-        dead_letter(slot, queue, run, "rejected", turn)
+    for run in regroup(queue.recall(messages, of or LargeReturn({}, True, Outcome.REJECT))):
+        dead_letter(slot, queue, run, why, turn)
     slot.touched[queue] = None
 
 
@@ -305,11 +319,12 @@ def _leave(
     if queue.usage is not None:
         # Its room is free now: where it goes it may wait long, and counts there.
         queue.usage.leave_runs([run], slot.number, turn)
-    queue.leaves_for(len(run.records))
     routing = Routing.UNSET if to is None else Routing.MULTICAST
     # Not settled here: the owner publishes it and settles it in one group, so a crash leaves it in one of the two
     # queues (I10).
-    turn.moves.append(Move(slot.number, queue.id, run.ids, address, _relabelled(queue, run, header), to, routing, why))
+    move = Move(slot.number, queue.id, run.ids, address, _relabelled(queue, run, header), to, routing, why)
+    turn.moves.append(move)
+    queue.sends(move)
 
 
 def moved(slot: Slot, move: Move, turn: Turn) -> None:
@@ -318,7 +333,9 @@ def moved(slot: Slot, move: Move, turn: Turn) -> None:
     if queue is None:
         return
     # Also when it was not taken anywhere: that is decided, and the message is gone.
-    queue.arrived(len(move.ids))
+    queue.arrived(len(move.ids), move)
+    if queue.estate:
+        slot.touched[queue] = None  # it goes with the last one
     # What comes again and again is in the log whatever becomes of each that comes of it.
     if queue.durable and (move.run.flags & DURABLE or queue.recurring is not None):
         spans = spans_of(move.ids)

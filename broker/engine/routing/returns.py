@@ -1,30 +1,31 @@
 """Much that consumers give back, or acknowledge, at once: piece by piece, one in each turn of its queue.
 
 Rule: until all of it is back its queue hands out nothing, or younger messages would overtake it; nobody's commands
-wait. What becomes of a piece is what would have become of all of it (redelivery.py). A transaction's parts are not for
-here: they happen together, and are bounded (engine.max_held_messages).
+wait. What becomes of a piece is what would have become of all of it (redelivery.py). A transaction's parts happen
+together: the pieces of one are of the same turn, and nothing happens in the slot between them.
 """
 
 # Example: queue/large_returns.py has one.
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterator
 from functools import partial
 
 from broker.core.address import Outcome
 from broker.core.commands import Settle
-from broker.core.effects import Done, Turn
-from broker.core.message import BLOB
+from broker.core.effects import Turn
+from broker.core.message import Run
 from broker.core.records import Left
+from broker.core.spans import Span, spans_of
 
 from ..consumers.consumer import Ledger
-from ..messages.runs import copy, regroup
 from ..messages.unloaded import Stub
 from ..queue.large_returns import BACK, LIGHT, WHOLE, LargeReturn
+from ..queue.page_store import Recall
 from ..queue.queue import Queue
 from ..state.slot import LEAST_RETURNED, RETURNED, Slot
-from .redelivery import bring_back, dead_letter, give_back, reject
+from .redelivery import FAILED, REJECTED, bring_back, give_back, nack, reject, unreadable
 
 
 def leave(slot: Slot, queue: Queue, messages: Ledger, turn: Turn, failed: bool) -> None:
@@ -49,37 +50,124 @@ def settles_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settl
         return False
     if outcome is not Outcome.ACK:
         slot.counters.add("nacked", count)
-    answer = Done(command.session, command.seq) if command.seq else None
-    delay = max(command.delay, -1)
-    _begin(slot, queue, LargeReturn(messages, True, outcome, light, delay, command.session, answer))
+    _begin(slot, queue, _asked(command, messages, light))
     return True
 
 
-def told_when_moved(slot: Slot, command: Settle, first: int, turn: Turn) -> bool:
-    """Of what is settled became the moves of this turn from `first` on: its session is told when they have happened.
-    Told before, it would be no truth where the owner dies before another one has them. False: there are none."""
-    if not any([move.queue for move in turn.moves[first:]]):
-        return False
-    answer = Done(command.session, command.seq) if command.seq else None
-    returning = LargeReturn({}, True, command.outcome, session=command.session, answer=answer)
-    slot.returning.begins(returning)
+def told_when_moved(slot: Slot, queue: Queue, messages: Ledger, command: Settle, turn: Turn) -> bool:
+    """become() for what one word is about. Its session is told when the dead letters that come of it are where they
+    go, and what has to be read back for that is: told before, it would be no truth where the owner dies before that.
+    False: there are none of either, and nobody has been told."""
+    returning, first = _asked(command, {}), len(turn.moves)
+    become(slot, queue, messages, command.outcome, command.delay, turn, returning)
     _send_on(slot, returning, first, turn)
+    if returning.done:
+        return False
+    slot.returning.begins(returning)
     return True
+
+
+def becomes_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settle, turn: Turn) -> bool:
+    """The same for a part of a transaction, if it is much: in pieces between which nothing happens in the slot, so that
+    it happens together with its other parts (Engine.rest). False: it is not, and nothing has been done."""
+    if len(messages) <= BACK or queue.stays() or command.outcome not in (Outcome.NACK, Outcome.REJECT):
+        return False
+    slot.leaves(_becoming_for(slot, queue, messages, command, turn))
+    return True
+
+
+def _becoming_for(slot: Slot, queue: Queue, messages: Ledger, command: Settle, turn: Turn) -> Iterator[None]:
+    of = _asked(command, {})
+    yield from becoming(slot, queue, messages, command.outcome, command.delay, turn, of)
+    if not of.done:
+        slot.returning.begins(of)
+
+
+def becoming(
+    slot: Slot,
+    queue: Queue,
+    messages: Ledger,
+    outcome: Outcome,
+    delay: int,
+    turn: Turn,
+    of: LargeReturn | None = None,
+) -> Iterator[None]:
+    """become() in pieces."""
+    rest = LargeReturn(messages, True, outcome, outcome is Outcome.ACK)
+    while rest.left:
+        first = len(turn.moves)
+        become(slot, queue, rest.pop()[0], outcome, delay, turn, of)
+        if of is not None:
+            _send_on(slot, of, first, turn)
+        if queue.returned:
+            bring_back(queue)
+        if rest.left:
+            yield
+
+
+def _asked(command: Settle, messages: Ledger, light: bool = False) -> LargeReturn:
+    return LargeReturn(messages, True, command.outcome, light, max(command.delay, -1), command)
+
+
+def become(
+    slot: Slot,
+    queue: Queue,
+    taken: Ledger,
+    outcome: Outcome,
+    delay: int,
+    turn: Turn,
+    of: LargeReturn | None = None,
+) -> None:
+    """What becomes of messages that a consumer does not hold any more: at once, or when its transaction is decided.
+    of: see give_back()."""
+    if outcome is Outcome.ACK:
+        acked(slot, queue, taken, turn)
+    elif outcome is Outcome.NACK:
+        nack(slot, queue, taken, delay, turn, of)
+    elif outcome is Outcome.RETURN:
+        # An aborted transaction may have acknowledged all that its client held, by naming the last one.
+        leave(slot, queue, taken, turn, failed=True)
+    elif outcome is Outcome.UNREADABLE:
+        unreadable(slot, queue, taken, turn)
+    else:
+        slot.counters.add("nacked", len(taken))
+        reject(slot, queue, taken, turn, of)
+
+
+def read_back(slot: Slot, queue: Queue, messages: Ledger, count: int, of: LargeReturn, turn: Turn) -> None:
+    """Of `count` that were being read back these are there (the rest is gone): what was to become of them does."""
+    first = len(turn.moves)
+    slot.carries(of)
+    if queue.estate or of.outcome is Outcome.REJECT:
+        reject(slot, queue, messages, turn, of, _why(of))
+    else:
+        give_back(slot, queue, messages, of.delay, turn, of.failed, of)
+    slot.carries(None)
+    _send_on(slot, of, first, turn)
+    _closes(slot, of, count, turn)
 
 
 def _send_on(slot: Slot, returning: LargeReturn, first: int, turn: Turn) -> None:
     """Moves from `first` on come of it."""
+    if not returning.session or len(turn.moves) == first:
+        return
     # An advisory is of no queue, and nobody waits for it.
     moves = [move for move in turn.moves[first:] if move.queue]
-    returning.sends_on(len(moves))
-    heard = partial(_heard, slot, returning)
+    returning.opens(len(moves))
+    heard = partial(_closes, slot, returning, 1)
     for move in moves:
         move.is_heard_by(heard)
 
 
-def _heard(slot: Slot, returning: LargeReturn, turn: Turn) -> None:
-    if returning.is_there():
+def _closes(slot: Slot, returning: LargeReturn, count: int, turn: Turn) -> None:
+    returning.closes(count)
+    if returning.done:
         slot.is_back(returning, turn)
+
+
+def _why(returning: LargeReturn) -> str:
+    """What its dead letters say."""
+    return REJECTED if returning.outcome is Outcome.REJECT else FAILED
 
 
 def _begin(slot: Slot, queue: Queue, returning: LargeReturn) -> None:
@@ -88,25 +176,25 @@ def _begin(slot: Slot, queue: Queue, returning: LargeReturn) -> None:
     slot.touched[queue] = None
 
 
-def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool:
-    """The next piece, one a turn, or all of them. True: everything is back."""
+def come_back(slot: Slot, queue: Queue, turn: Turn) -> bool:
+    """The next piece, one a turn. True: everything is back."""
     while queue.returning:
         returning = queue.returning[0]
-        if not returning.came(turn) and not whole:
+        if not returning.came(turn):
             return False  # dead letters have a turn look at their queue again
         # In the order of the ledger, one piece a turn; what was given back later comes behind.
         first = len(turn.moves)
-        most = BACK if turn.returned < RETURNED else LEAST_RETURNED
-        _piece(slot, queue, returning, WHOLE if whole else most, turn)
-        if returning.session and len(turn.moves) > first:
-            _send_on(slot, returning, first, turn)
+        slot.carries(returning)
+        _piece(slot, queue, returning, BACK if turn.returned < RETURNED else LEAST_RETURNED, turn)
+        _send_on(slot, returning, first, turn)
         if queue.returned:
             bring_back(queue)
+        slot.carries(None)
         if not returning.left:
             queue.returning.popleft()
-            if not returning.moving:
+            if returning.done:
                 slot.is_back(returning, turn)
-        if queue.returning and not whole:
+        if queue.returning:
             queue.returning[0].came(turn)
             # It goes on with the next turn (`unfinished`): touched, this very turn would come again and again.
             slot.touched.pop(queue, None)
@@ -122,60 +210,98 @@ def holds_up(queue: Queue) -> bool:
     return any([not returning.light for returning in queue.returning or ()])
 
 
-def queue_goes(slot: Slot, queue: Queue, turn: Turn) -> bool:
-    """The queue is about to be deleted, with what is on its way back to it. What was settled for good is; what becomes
-    dead letters is left to be sent there, piece by piece (True: there is some of that)."""
-    letters: deque[LargeReturn] = deque()
+def estate_of(slot: Slot, queue: Queue, turn: Turn) -> Queue | None:
+    """The queue is about to be deleted, with what is on its way back to it. What was settled for good is. Returns what
+    is left of it for the sake of its dead letters (estates.py); None: there are none."""
+    if queue.returning is None and not queue.pages.recalls and not queue.leaving:
+        return None
+    letters = _letters(slot, queue, turn)
+    _recalled_letters(slot, queue, turn)
+    queue.arrived(sum([len(move.ids) for move in queue.leaving or ()]))
+    if not (letters or queue.pages.recalls or queue.leaving):
+        return None
+    estate = Queue(queue.id, queue.name, queue.address, queue.routing, queue.settings, durable=queue.durable)
+    estate.inherit(letters, queue)
+    if queue.pages.fetching is not None and not _put_away(slot, queue):
+        estate.pages.on_its_way()  # a page that nobody wants any more
+    return estate
+
+
+def letters_of(estate: Queue) -> list[Span]:
+    """Its messages."""
+    ids = [i for returning in estate.returning or () for i, _ in returning.looking()]
+    ids += [i for asked in estate.pages.recalls.values() for named, _ in asked for i in named]
+    ids += [i for move in estate.leaving or () for i in move.ids]
+    return spans_of(ids)
+
+
+def _put_away(slot: Slot, queue: Queue) -> bool:
+    """Is what keeps it from being read back a record that is on its way to the log: no page comes of that."""
+    return any(held.front and held.entries[0][0] is queue for held in slot.pending)
+
+
+def _letters(slot: Slot, queue: Queue, turn: Turn) -> list[LargeReturn]:
+    """What becomes dead letters of that which was to come back to a queue that goes."""
+    letters: list[LargeReturn] = []
     for returning in queue.returning or ():
         if returning.light:
             _piece(slot, queue, returning, WHOLE, turn)
-        elif returning.session and queue.settings.dead_letter_address and not queue.stays():
-            # At once: bodies, which go with the queue; and all of a queue that lasts, or the log would say that it is
-            # gone before they are where they go, and the next leader would have neither.
-            soon = {i: run for i, run in returning.looking() if queue.durable or run.flags & BLOB}
-            first = len(turn.moves)
-            _last_letters(slot, queue, returning, soon, turn)
-            if len(turn.moves) > first:
-                _send_on(slot, returning, first, turn)
-            returning.without(soon)
-            queue.no_longer_delivering(len(soon))
-            if returning.left:
-                letters.append(returning)
-                continue
-            if returning.moving:
-                continue
-        slot.is_back(returning, turn)
-    queue.returns_only(letters)
-    return bool(letters)
+        else:
+            queue.no_longer_delivering(returning.left)
+            if not _dies(queue, returning):
+                returning.only(())
+            elif returning.outcome is not Outcome.REJECT:
+                returning.only(_failing(queue, returning.looking()))
+        if returning.left:
+            letters.append(returning)
+        elif returning.done:
+            slot.is_back(returning, turn)
+    return letters
 
 
-def _last_letters(slot: Slot, queue: Queue, returning: LargeReturn, messages: Ledger, turn: Turn) -> None:
-    """What of these becomes dead letters: the rest has gone with its queue."""
-    most = queue.settings.max_delivery_attempts
-    for part in regroup({i: run for i, run in messages.items() if type(run) is not Stub}):
-        run = copy(part)
-        if returning.outcome is Outcome.REJECT:
-            dead_letter(slot, queue, run, "rejected", turn)
-            continue
-        run.came_back(True)
-        if 0 <= most <= run.attempts:
-            dead_letter(slot, queue, run, "delivery-limit", turn)
+def _recalled_letters(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """Leaves what becomes dead letters of that which is being read back."""
+    counts, least = queue.tries.counts, queue.settings.max_delivery_attempts - 1
+    for position, asked in list(queue.pages.recalls.items()):
+        kept: list[Recall] = []
+        for ids, of in asked:
+            queue.arrived(len(ids))
+            mine = ids if _dies(queue, of) else []
+            if of.outcome is not Outcome.REJECT:
+                mine = [i for i in mine if counts.get(i, 0) >= least]
+            if mine:
+                kept.append((mine, of))
+            if len(mine) < len(ids):
+                _closes(slot, of, len(ids) - len(mine), turn)
+        queue.pages.recalls_only(position, kept)
+
+
+def _dies(queue: Queue, of: LargeReturn) -> bool:
+    """May dead letters come of it, though its queue goes. What was to come again goes with its queue."""
+    if not queue.settings.dead_letter_address or queue.stays():
+        return False
+    return of.outcome is Outcome.REJECT or (bool(of.session) and queue.settings.max_delivery_attempts >= 0)
+
+
+def _failing(queue: Queue, messages: Iterator[tuple[int, Run]]) -> set[int]:
+    """Which of these have failed too often, now that they have once more."""
+    # Of a stub only the log says how often it failed.
+    least, counts = queue.settings.max_delivery_attempts - 1, queue.tries.counts
+    return {i for i, run in messages if (run.attempts if type(run) is not Stub else counts.get(i, 0)) >= least}
 
 
 def _piece(slot: Slot, queue: Queue, returning: LargeReturn, most: int, turn: Turn) -> None:
     piece, runs = returning.pop(most)
     turn.returns(runs)
     queue.no_longer_delivering(len(piece))
-    if queue.deleted:
-        _last_letters(slot, queue, returning, piece, turn)
-    elif returning.outcome is Outcome.ACK:
+    if returning.outcome is Outcome.ACK:
         acked(slot, queue, piece, turn)
-    elif returning.outcome is Outcome.REJECT:
-        reject(slot, queue, piece, turn)
+    elif queue.estate or returning.outcome is Outcome.REJECT:
+        reject(slot, queue, piece, turn, returning, _why(returning))
     elif returning.light:
         slot.settle_ids(queue, piece, turn, Left.DISCARDED)
     else:
-        give_back(slot, queue, piece, returning.delay, turn, returning.failed)
+        give_back(slot, queue, piece, returning.delay, turn, returning.failed, returning)
 
 
 def acked(slot: Slot, queue: Queue, messages: Ledger, turn: Turn) -> None:

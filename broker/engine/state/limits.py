@@ -211,7 +211,7 @@ def deleted(slot: Slot, queue: Queue, turn: Turn) -> None:
     if usage is not None:
         # All it has, so the sum over the usages stays the quota, whatever was estimated.
         usage.leave(usage.messages, usage.nbytes, slot.number, turn)
-        queue.close_usage()
+        queue.open_usage(None)
         if queue.address not in slot.addresses:
             usage.quota.release(slot.number, turn)
 
@@ -257,7 +257,7 @@ def recount(slot: Slot, queue: Queue) -> int:
     address = slot.addresses.get(queue.address)
     quota = address.quota if address is not None and address.queues.get(queue.name) is queue else None
     if quota is None:
-        queue.close_usage()
+        queue.open_usage(None)
     elif queue.usage is None or queue.usage.quota is not quota:
         # A usage that is there is right: it has been told of all that came and went.
         queue.open_usage(quota)
@@ -287,7 +287,7 @@ def recounting(slot: Slot, most: int) -> Iterator[None]:
         return
     left = most
     for queue in slot.queues.values():
-        queue.close_usage()
+        queue.open_usage(None)
         left -= 1 + recount(slot, queue)
         if left <= 0:
             left = most

@@ -16,7 +16,8 @@ what commands mean is decided elsewhere. Must not know commands.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from operator import attrgetter
 
 from broker.config.settings import EngineSettings
@@ -74,12 +75,16 @@ LEAST_RETURNED = 8
 EXPIRED = 250
 """Runs that leave by themselves in one turn, their time being over or their ring having no room: each is settled in
 some µs, or sent on in some more."""
+_SENT_ON = 32
+"""Messages of a run that is sent on which count as another run: each of them gets headers of its own."""
 SWEEP_MS = 1000
 """Expired messages nobody consumes are looked for this often at most."""
 
 
 _HIDDEN_PAGE = 1024
 """Positions of a hidden queue read back at a time."""
+_RECALLED = 1024
+"""… and of messages known by number only."""
 
 
 class Slot:
@@ -98,15 +103,17 @@ class Slot:
     producers     what was taken from whom.
     inherited     queue id → `counts` of the queue, where there were some, as an earlier leader left them.
     returning     what sessions have given back, or acknowledged, that is not all done (large_returns.py).
+    rest          of a part of a transaction that is much: to be carried out before anything else; None: nothing.
+    carrying      … of which a piece is carried out, long after it was asked for; None: none. It stays if that throws.
     prepared      parts of transactions that wait for a decision.    decisions   transactions coordinated here."""
 
     __slots__ = (
-        "addresses", "approved", "browsing", "budget", "changed", "consumers", "copies", "counted", "counters",
-        "crashed_at", "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden",
-        "inherited", "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held",
+        "addresses", "approved", "browsing", "budget", "carrying", "changed", "consumers", "copies", "counted",
+        "counters", "crashed_at", "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh",
+        "hidden", "inherited", "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held",
         "max_held_messages", "most", "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending",
-        "prepared", "pressed", "producers", "queues", "reserved", "returning", "rulebook", "seen", "sessions", "stop",
-        "strangers", "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
+        "prepared", "pressed", "producers", "queues", "reserved", "rest", "returning", "rulebook", "seen", "sessions",
+        "stop", "strangers", "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
     )  # fmt: skip
 
     def __init__(
@@ -146,6 +153,8 @@ class Slot:
         self.changed = QueueChanges()
         self.producers = Producers()
         self.inherited: dict[int, dict[int, int]] = {}
+        self.carrying: LargeReturn | None = None
+        self.rest: Iterator[None] | None = None
         self.prepared: dict[str, Prepared] = {}
         self.counted = False
         """Some address has a limit."""
@@ -326,6 +335,19 @@ class Slot:
         if not self.returning.tells_later(effect.session, effect):
             self.after(effect, turn)
 
+    def leaves(self, rest: Iterator[None]) -> None:
+        """The rest of a part of a transaction: before anything else happens here."""
+        self.rest = rest
+
+    def take_rest(self) -> Iterator[None]:
+        """Takes that out."""
+        rest, self.rest = self.rest, None
+        return iter(()) if rest is None else rest
+
+    def carries(self, returning: LargeReturn | None) -> None:
+        """A piece of that is carried out; None: no more."""
+        self.carrying = returning
+
     def is_back(self, returning: LargeReturn, turn: Turn) -> None:
         """All of it is, or its queue is gone: who waits for that is told when it is durable."""
         for effect in self.returning.ends(returning):
@@ -374,6 +396,13 @@ class Slot:
         """Asks for the front of the page index, at most so many positions: they are to enter memory."""
         positions = queue.pages.index.first(count)
         self.fetch(queue, positions, turn, len(positions))
+
+    def fetch_recalled(self, queue: Queue, turn: Turn) -> None:
+        """Asks for messages of which only the number is known."""
+        if queue.pages.fetching is None:
+            positions = list(islice(queue.pages.recalls, _RECALLED))
+            # Below zero: fetched() knows by the sign that the answer is for `recalls`.
+            self.fetch(queue, positions, turn, -len(positions))
 
     def fetch_hidden(self, queue: Queue, turn: Turn) -> None:
         """Nobody dispatches a hidden queue: what of it is paged out comes back as soon as it can."""
@@ -463,6 +492,11 @@ def let_go(queue: Queue, turn: Turn) -> tuple[int, int]:
     for what has come meanwhile: as much as comes in goes out in any case, or a flood would make the queue longer."""
     came = min(queue.came_since(), 2 * EXPIRED)
     return came + max(EXPIRED - turn.expired, 0), came
+
+
+def weight(run: Run, sent_on: bool) -> int:
+    """As how many runs it counts, of those that leave by themselves."""
+    return 1 + len(run.records) // _SENT_ON if sent_on else 1
 
 
 def progress(turn: Turn) -> int:

@@ -385,7 +385,8 @@ class ReplayedConsumer:
         if not self.leaving:  # else its end gives them back, and may have done so already
             append_ids(held, self.ids)
             # Nothing was asked to become of these: one that is not there any more somebody else has settled.
-            append_ids(firm, [i for i, lasting in self.ids.items() if lasting])
+            lasting = all(self.ids.values())
+            append_ids(firm, self.ids if lasting else [i for i, lasts in self.ids.items() if lasts])
         command.resumes(Resume(held, [] if command.browse else self.old + self.spans, self.tries, firm))
         return command
 

@@ -27,8 +27,8 @@ class Listener(Protocol):
         ...
 
 
-def tell_blamed(listener: Listener | None, command: Command, inbox: Sequence[Command]) -> None:
-    """This command of the inbox has made its engine throw."""
-    blamed = failure_answers.blamed(command, list(inbox))
+def tell_blamed(listener: Listener | None, command: Command | None, inbox: Sequence[Command]) -> None:
+    """This command of the inbox has made its engine throw; None: none of it has."""
+    blamed = None if command is None else failure_answers.blamed(command, list(inbox))
     if blamed is not None and listener is not None:
         listener.on_effects([blamed])

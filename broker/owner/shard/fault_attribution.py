@@ -5,7 +5,7 @@ error that no engine says to be its own is no slot's fault.
 """
 
 # Example. An ACK makes the engine of slot 9 divide by zero. Engine.handle keeps the error as its `fault`, and it goes
-# on through TurnCommands and the shard; there slot_at_fault() finds that it is the fault of engine 9. Of a record that
+# on through TurnCommands and the shard; there at_fault() finds that it is the fault of engine 9. Of a record that
 # cannot be written no engine knows: whoever appends it throws Unwritable, with the record's slot. The slot is told to
 # the controller, which keeps count: a slot that stops its leaders one by one goes into quarantine.
 
@@ -37,6 +37,8 @@ class Working(Protocol):
     @property
     def fault(self) -> Exception | None: ...
     @property
+    def carrying(self) -> Command | None: ...
+    @property
     def changes(self) -> int: ...
 
 
@@ -59,13 +61,17 @@ def same(step: Step | None, other: Step | None) -> bool:
     return step[0] is other[0] and step[1] is other[1] and step[2] == other[2]
 
 
-def slot_at_fault(error: BaseException, engines: Iterable[Working]) -> int:
-    """The slot whose engine, or whose record, has thrown it; NOBODY: none."""
+def at_fault(error: BaseException, engines: Iterable[Working]) -> tuple[int, Command | None]:
+    """The slot whose engine, or whose record, has thrown it; NOBODY: none. And the command that had come before the
+    turn in which a piece of it threw: nobody else would be told that it is not to be asked for again."""
     if isinstance(error, Unwritable):
-        return error.slot
+        return error.slot, None
     # A StopIteration becomes a RuntimeError where it leaves a generator: a large COMMIT is one.
     thrown = (error, error.__cause__) if isinstance(error, RuntimeError) else (error,)
-    return next((engine.number for engine in engines if engine.fault is not None and engine.fault in thrown), NOBODY)
+    for engine in engines:
+        if engine.fault is not None and engine.fault in thrown:
+            return engine.number, engine.carrying
+    return NOBODY, None
 
 
 def told(step: Step | None) -> str:
@@ -75,7 +81,7 @@ def told(step: Step | None) -> str:
     engine, work, _ = step
     # Of a call the name says less than a command among what it was given.
     given: list[Any] = [*work[1]] if isinstance(work, tuple) else [work]
-    command = next((each for each in given if isinstance(each, Command)), None)
+    command = next((each for each in given if isinstance(each, Command)), engine.carrying)
     if command is None:
         return f"slot {engine.number}"
     address, session = getattr(command, "address", ""), getattr(command, "session", 0)

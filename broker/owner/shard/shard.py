@@ -58,7 +58,7 @@ from ..transactions.transact import Crossing, carry_moves, moving, much_moves
 from . import failure_answers
 from .asked_steps import AskedSteps, Step, decided
 from .effect_listeners import Listener, tell_blamed
-from .fault_attribution import NOBODY, slot_at_fault
+from .fault_attribution import NOBODY, at_fault
 from .full_makers import FullMakers
 from .lone_turn import LoneTurns
 from .memory_pressure import Pressure
@@ -128,7 +128,7 @@ class Shard:
         self._large: LargeCommit | None = None
         self._behind = Reconfiguring(self.engine if replicas is None else self.engines.get, self._configured)
         self.reads = PageReads(journal, read_io, self.engines, self.wake, self._stop)
-        self._steps = AskedSteps()
+        self._steps = AskedSteps(self.wake)
         self._standing: dict[int, None] = {}
         """Slots that stand still, and go on when those have attached who came before (unpause)."""
         self._scheduled = self._in_turn = False
@@ -286,7 +286,6 @@ class Shard:
         """Has a turn run soon in which `step(engine, turn)` acts on the slot, if it is still led here. What it returns
         is done piece by piece, and nothing else before its end."""
         self._steps.ask(slot, step)
-        self.wake()
 
     def finish(self) -> None:
         """What is done in pieces is done to its end, before operators or followers look at slots outside of a turn."""
@@ -572,10 +571,10 @@ class Shard:
         """Nobody expected that: what an engine knows is worth nothing any more."""
         log.critical("slot owner failed; restart replays the journal", exc_info=error)
         if not self.stopped:
-            self.slot_at_fault = slot_at_fault(error, self.every_engine())
+            self.slot_at_fault, command = at_fault(error, self.every_engine())
+            tell_blamed(self.listener, command, [])
         # Nothing is written any more. In a cluster the next leader goes on from the log; alone, a restart does.
-        kind = type(error.__cause__ if isinstance(error, Unwritable) else error)
-        self._stop(f"internal error: {kind.__name__}")
+        self._stop(f"internal error: {type(error.__cause__ if isinstance(error, Unwritable) else error).__name__}")
 
     def _stop(self, why: str) -> None:
         if self.stopped:

@@ -180,6 +180,8 @@ class Coordinator:
                         continue
                     part.within()
                 led.handle(part, group)
+                if led.more:
+                    yield from led.rest()
             if key is not None:
                 led.remember(key, group)
 

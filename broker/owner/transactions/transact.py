@@ -130,6 +130,8 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
         engine = shard.engine(part.slot)
         engine.handle(part, group)
         touched[engine] = None
+        if engine.more:
+            yield from engine.rest()
     if command.dedup is not None:
         # In the group: the number is durable exactly if what it stands for is. Numbers count in the slot that was
         # asked: in another one they are those of other transactions.

@@ -15,7 +15,7 @@ from broker.core.commands import Publish
 from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.engine.engine import Engine
-from broker.owner.shard.fault_attribution import NoEnd, slot_at_fault, step_of
+from broker.owner.shard.fault_attribution import NoEnd, at_fault, step_of
 from broker.seams.clock import burnt_by
 
 
@@ -65,7 +65,7 @@ async def test_a_step_without_end_throws_and_many_that_end_do_not(monkeypatch, c
                 continue
             with pytest.raises(NoEnd) as thrown:
                 engine.handle(command, Turn(1, 1))
-            assert slot_at_fault(thrown.value, [engine]) == 42 and "slot 42, Publish of session 17" in str(thrown.value)
+            assert at_fault(thrown.value, [engine])[0] == 42 and "slot 42, Publish of session 17" in str(thrown.value)
     finally:
         witness.stop()
     assert signal.getsignal(NUMBER) == signal.SIG_DFL

@@ -92,3 +92,24 @@ def test_merged_spans_are_ascending_and_do_not_touch(
     spans: list[tuple[int, int]], result: list[tuple[int, int]]
 ) -> None:
     assert merged(spans) == result
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_very_many_are_appended_as_they_would_be_one_by_one(seed):
+    """In pieces of 500: at their edges, across them, in any order."""
+    chance = Random(seed)
+    ids, at = [], chance.randrange(3)
+    for _ in range(chance.choice([1, 5, 40])):
+        at += chance.choice([0, 1, 2, 600])
+        many = chance.choice([1, 2, 499, 500, 501, 1000])
+        ids += range(at, at + many)
+        at += many
+    if seed % 3 == 0:
+        cut = chance.randrange(len(ids))
+        ids = ids[cut:] + ids[:cut]
+    for spans in ([], [(ids[0] - 5, ids[0] - 1)], [(ids[0] + 10_000_000, ids[0] + 10_000_001)]):
+        known, expected = list(spans), list(spans)
+        append_ids(known, ids)
+        for i in ids:
+            append_ids(expected, [i])
+        assert known == expected

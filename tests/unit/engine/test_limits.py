@@ -415,5 +415,5 @@ def test_a_queue_with_many_deliveries_counts_as_several():
         world.publish("q", b"%d" % n)  # runs of their own
     slot = world.engine._slot
     queue = next(iter(slot.queues.values()))
-    queue.close_usage()
+    queue.open_usage(None)
     assert limits.recount(slot, queue) == 4

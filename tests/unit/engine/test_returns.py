@@ -8,12 +8,13 @@ import pytest
 from broker.core.address import Outcome
 from broker.core.commands import Barrier, Decide, Prepare, Publish, Settle, Unsubscribe
 from broker.core.effects import Done, Refused, Turn
+from broker.core.errors import Code
 from broker.core.records import MetaRecord
 from broker.engine.queue.large_returns import BACK, LIGHT
 from broker.engine.routing.addresses import delete
 from broker.engine.state import slot as bounds
 
-from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, World, got, ids, run_of
+from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, World, got, ids, refused, run_of
 
 MANY = 8 * BACK
 
@@ -251,10 +252,12 @@ def test_credit_in_bytes_is_whole_when_nothing_is_held_and_right_when_some_is():
     assert consumer.credit_bytes == 10_000
 
 
-def test_auto_has_nothing_to_give_back_by_a_word():
+@pytest.mark.parametrize("outcome", [Outcome.ACK, Outcome.NACK, Outcome.REJECT])
+def test_auto_has_nothing_to_give_back_by_a_word(outcome):
     world = World()
     world.publish("q", b"a")
-    assert ids(world.subscribe(1, ack=AUTO)) != []
+    (message,) = ids(world.subscribe(1, ack=AUTO))
+    assert refused(world.settle(1, message, outcome=outcome)) == [Code.NO_SUCH_DELIVERY]
 
 
 @pytest.mark.parametrize("many", [1, MANY])
@@ -286,3 +289,37 @@ def test_a_reject_is_answered_when_its_dead_letters_are_where_they_go(many, wait
     world.engine.release(number + 2, end)
     assert done(end.effects)[:2] == [5, 6] and len(done(end.effects)) == 2 + len(moves)
     world.engine.moved(moves[0], Turn(world.now, number + 4))  # one that waited: nobody is told again
+
+
+@pytest.mark.parametrize("outcome", [Outcome.NACK, Outcome.REJECT])
+def test_a_large_part_of_a_commit_is_carried_out_in_pieces_of_one_turn(outcome):
+    """They were one step, of 50 ms for 20,000."""
+    world = holding(dead_letter_address="dead")
+    part, turn = Settle(7, 1, 0, 1, [last(world)], outcome, 60_000), world.turn()
+    world.engine.check(part, {})
+    world.engine.handle(part, turn)
+    pieces = 0
+    while world.engine.more:
+        for _ in world.engine.rest():
+            pieces += 1
+    world.engine.after(Done(1, 5), turn)
+    assert pieces >= MANY // BACK - 1 and not world.engine.shown.queues[1].returning
+    effects = world.finish(turn)
+    assert done(effects) == [], "when the log has it"
+    assert done(effects + goes_on(world)) == [5]
+    many = world.queue("dead")["ready"] if outcome is Outcome.REJECT else world.queue()["delayed"]
+    assert many == MANY and world.queue()["delivering"] == 0
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_decision_about_much_is_carried_out_in_pieces(commit):
+    world = holding()
+    world.do(Prepare(7, 1, 5, "tx", 9, [Settle(7, 1, 0, 1, [last(world)], Outcome.NACK, 60_000)]))
+    world.commit()
+    turn, decide = world.turn(), Decide(7, 1, 6, "tx", commit)
+    pieces = sum(1 for _ in world.engine.in_pieces(decide, turn))
+    first = world.finish(turn)
+    assert pieces >= MANY // BACK - 1 if commit else world.engine.shown.queues[1].returning is not None
+    assert done(first + goes_on(world))[:1] == [6]
+    if commit:
+        assert world.queue()["delayed"] == MANY

@@ -7,15 +7,17 @@ import logging
 
 import pytest
 
-from broker.core.address import Routing
-from broker.core.commands import Publish, Transact
-from broker.core.effects import Turn
-from broker.core.errors import NewerRelease
+from broker.core.address import AckMode, Outcome, Routing
+from broker.core.commands import Publish, Settle, Subscribe, Transact
+from broker.core.effects import Deliver, Refused, Turn
+from broker.core.errors import Code, NewerRelease
 from broker.core.records import GroupRecord, MetaRecord
 from broker.engine.at_work import stated
 from broker.engine.engine import Engine
+from broker.engine.queue.large_returns import LIGHT
+from broker.engine.routing import returns
 from broker.owner.commit.group_commit import Unwritable
-from broker.owner.shard.fault_attribution import NOBODY, slot_at_fault
+from broker.owner.shard.fault_attribution import NOBODY, at_fault
 from broker.owner.transactions.large_commits import LargeCommit
 from tests.unit.engine.world import run_of
 from tests.unit.owner.lifecycle_world import SLOT, World
@@ -33,8 +35,8 @@ def throw_at(monkeypatch, kind):
     monkeypatch.setattr(Engine, "handle", stated(poisoned))
 
 
-def publish(seq, address):
-    return Publish(SLOT, 5, seq, address, Routing.ANYCAST, run_of(b"x", durable=True))
+def publish(seq, address, many=1):
+    return Publish(SLOT, 5, seq, address, Routing.ANYCAST, run_of(*[b"x"] * many, durable=True))
 
 
 @pytest.mark.parametrize("error", [KeyError("planted"), StopIteration("planted")])
@@ -89,7 +91,7 @@ def test_what_no_engine_has_thrown_is_no_slots_fault():
     with pytest.raises(KeyError) as caught:
         {}["no engine"]
     world = World().leading()
-    assert slot_at_fault(caught.value, world.shard.every_engine()) == NOBODY
+    assert at_fault(caught.value, world.shard.every_engine())[0] == NOBODY
     world.shard.fail("journal: gone")
     assert world.shard.slot_at_fault == NOBODY
 
@@ -130,4 +132,31 @@ def test_a_record_of_a_large_commit_that_cannot_be_written_is_of_its_slot(many):
     with pytest.raises(Unwritable) as thrown:
         while commit.go_on():
             pass
-    assert slot_at_fault(thrown.value, ()) == 12 and isinstance(thrown.value.__cause__, OverflowError)
+    assert at_fault(thrown.value, ())[0] == 12 and isinstance(thrown.value.__cause__, OverflowError)
+
+
+@pytest.mark.parametrize("throws", ["give_back", "acked"])
+def test_a_command_of_which_a_piece_throws_turns_later_is_told_so(monkeypatch, caplog, throws):
+    """Nobody was: its edge asked the next leader the same, and stopped that as well."""
+    world = World().leading()
+    many = 2 * LIGHT + 1
+    world.shard.submit([publish(0, "q", many), Subscribe(SLOT, 5, 0, 1, "q", Routing.ANYCAST, AckMode.CLIENT)])
+    world.wait(1)
+    assert sum(len(e.run.ids) for e in world.effects if isinstance(e, Deliver)) == many
+    pieces = []
+    real = getattr(returns, throws)
+
+    def poisoned(*given):
+        pieces.append(given)
+        if len(pieces) > 1:
+            raise KeyError("planted")
+        return real(*given)
+
+    monkeypatch.setattr(returns, throws, poisoned)
+    outcome = Outcome.NACK if throws == "give_back" else Outcome.ACK
+    named = world.shard.engines[SLOT].held(1, [])[-1]
+    with caplog.at_level(logging.CRITICAL):
+        world.shard.submit([Settle(SLOT, 5, 8, 1, [named], outcome)])
+        world.wait(1)
+    told = [(e.session, e.seq, e.code) for e in world.effects if isinstance(e, Refused)]
+    assert (world.shard.slot_at_fault, told) == (SLOT, [(5, 8, Code.INTERNAL)]) and len(pieces) == 2

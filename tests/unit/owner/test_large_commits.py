@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from broker.config.settings import JournalSettings, Settings
-from broker.core.address import AckMode, Routing
+from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import Barrier, Command, Decide, Prepare, Publish, Settle, Subscribe, Transact
 from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
@@ -15,6 +15,7 @@ from broker.core.ids import slot_of
 from broker.engine.engine import Engine
 from broker.engine.publishing import prepared
 from broker.engine.publishing.prepared import CHECKED, PIECE
+from broker.engine.queue.large_returns import BACK
 from broker.engine.state.slot import Slot
 from broker.journal.log.envelope import RECORDS
 from tests.sim.disk import SimDisk
@@ -238,3 +239,26 @@ def test_a_crash_in_the_middle_of_a_share_leaves_nothing_of_it(world: World, num
     world.disk.crash()
     world.start()
     assert not world.shard.engine(3).shown.prepared and world.shard.engine(3).queues() == []
+
+
+@pytest.mark.parametrize("outcome", [Outcome.NACK, Outcome.REJECT])
+def test_one_part_that_covers_very_much_is_carried_out_in_pieces(world: World, outcome: Outcome) -> None:
+    """Its SEND is seen by nobody before all of it, and the disk has nothing."""
+    slot, many = slot_of("q"), 10 * BACK
+    world.do(
+        Subscribe(slot, 9, 0, 5, "q", Routing.ANYCAST, AckMode.CLIENT, credit_messages=many + 1),
+        *[send("q") for _ in range(many)],
+    )
+    held = world.shard.engines[slot].held(5, [])
+    assert len(held) == many
+    world.effects.clear()
+    part = Settle(slot, 9, 0, 5, [held[-1]], outcome, 60_000)
+    world.shard.submit([commit([part, send("q")], seq=7, session=9)])
+    steps = 0
+    while world.turn():
+        steps += 1
+        assert not world.effects or not world.machine.ready, "half of it is seen by nobody"
+    assert steps >= 10 and not world.of(Done), "the log has to have it"
+    world.machine.quiesce()
+    assert [effect.seq for effect in world.of(Done)] == [7]
+    assert [len(effect.run.ids) for effect in world.of(Deliver)] == [1], "what it sent"

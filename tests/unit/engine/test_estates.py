@@ -1,0 +1,228 @@
+"""Dead letters of a queue that is deleted behind them: none is lost, whoever leads the slot by then, and who rejected
+is told when they are where they go."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.address import Outcome
+from broker.core.commands import Act, Disconnect, Manage, Settle, Unsubscribe
+from broker.core.effects import Done, Turn
+from broker.core.message import Blob
+from broker.core.records import GroupRecord, Left, MetaRecord, SettleRecord
+from broker.engine.queue.large_returns import BACK
+
+from .test_returns import MANY, done, goes_on, last
+from .world import ANYCAST, CLIENT, MULTICAST, World
+
+LETTERS = {"t": {"dead_letter_address": "dead", "max_delivery_attempts": 1}}
+SUB = {"ack": CLIENT, "routing": MULTICAST, "address": "t", "queue": "sub", "durable": True}
+DELETE = Unsubscribe(7, 1, 6, 1, "t", "sub")
+
+
+def held(many: int, unread: bool = True) -> World:
+    """Consumer 1 of durable subscription `sub` holds so many. unread: since it has come to a new leader, which knows
+    their numbers."""
+    world = World(addresses=LETTERS)
+    world.subscribe(1, **SUB)
+    for n in range(many):
+        world.publish("t", b"%d" % n, durable=True, routing=MULTICAST)
+    ids = list(world.engine.shown.consumers[1].ledger)
+    if unread:
+        world.restart(first_id=1 << 40)
+        world.attach(1, held=[(ids[0], ids[-1])], **SUB)
+    assert world.queue("sub")["delivering"] == many
+    world.effects.clear()
+    world.in_pieces, world.auto_commit = True, False
+    return world
+
+
+def dead(world: World) -> int:
+    queue = world.queue("dead")
+    return 0 if queue is None else queue["ready"] + queue["paged"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REJECT, Outcome.NACK])
+@pytest.mark.parametrize("many", [3, MANY])
+def test_a_reject_of_what_is_not_read_back_is_answered_when_its_letters_are_there(many, outcome):
+    world = held(many)
+    effects = world.do(Settle(7, 1, 5, 1, [last(world)], outcome))
+    while not world.fetches:
+        effects += world.commit()
+    effects += world.commit() + world.commit()
+    assert done(effects) == [] and not dead(world), "its bytes are asked for"
+    effects += goes_on(world)
+    assert done(effects) == [5] and dead(world) == many
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REJECT, Outcome.NACK])
+@pytest.mark.parametrize("many", [3, MANY])
+@pytest.mark.parametrize("unread", [False, True])
+def test_a_subscription_that_is_deleted_behind_it_loses_none(many, outcome, unread):
+    world = held(many, unread)
+    effects = world.do(Settle(7, 1, 5, 1, [last(world)], outcome), DELETE)
+    assert not world.engine.subscriptions() and world.queue("sub") is None, "it is gone for everybody"
+    if unread:
+        assert done(effects + world.commit()) == []
+    effects = [*world.effects, *goes_on(world)]
+    assert done(effects) == [5, 6] and dead(world) == many
+    gone = [record for _, record in world.log if isinstance(record, MetaRecord) and record.kind == "unqueue"]
+    assert len(gone) == 1 and [queue.name for queue in world.engine.queues()] == ["dead"]
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 5, 20])
+@pytest.mark.parametrize("unread", [False, True])
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_nor_does_the_next_leader(turns, unread, snapshot):
+    """Who repeats the REJECT there finds neither its queue nor its messages."""
+    world = held(MANY, unread)
+    world.do(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT), DELETE)
+    for _ in range(turns):
+        world.commit()
+        if world.fetches:
+            world.serve()
+    if snapshot:
+        world.log = [(0, r) for r in world.engine.snapshot()] + [
+            (n, r) for n, r in world.log if not isinstance(r, MetaRecord)
+        ]
+    world.restart(first_id=1 << 41)
+    goes_on(world)
+    world.in_pieces, world.auto_commit = False, True
+    world.restart(first_id=1 << 42)
+    assert dead(world) == MANY and [queue.name for queue in world.engine.queues()] == ["dead"]
+    assert "dead-letter-reason:rejected" in letters(world)
+
+
+def letters(world: World) -> str:
+    world.effects.clear()
+    world.subscribe(9, "dead", ack=CLIENT, routing=ANYCAST)
+    return str([effect.run.lines + effect.run.records[0] for effect in world.effects if hasattr(effect, "run")])
+
+
+@pytest.mark.parametrize("many", [1, MANY])
+def test_what_is_on_its_way_to_another_owner_when_its_queue_goes(many):
+    world = held(many, unread=False)
+    turn = world.turn()
+    world.engine.handle(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT), turn)
+    world.engine.flush(turn)
+    away = turn.take_moves()
+    world.engine.handle(DELETE, turn)
+    effects = world.finish(turn)
+    while world.engine.unfinished:
+        more = Turn(world.now, world.open)
+        world.engine.flush(more)
+        away += more.take_moves()
+        effects += world.finish(more)
+    assert done(effects + world.commit()) == [] and sum(len(move.ids) for move in away) == many
+    saved = world.engine, list(world.log), world.committed
+    world.restart(first_id=1 << 40)
+    goes_on(world)
+    assert dead(world) == many, "the owner died before they arrived"
+    world.engine, world.log, world.committed = saved
+    world.open += 1
+    for move in away:
+        later = world.turn()
+        world.engine.moved(move, later)
+        effects += world.finish(later)
+    effects += goes_on(world)
+    assert done(effects) == [5, 6] and not world.engine.queues()
+
+
+def test_another_subscription_of_the_name_may_be_made_meanwhile():
+    world = held(MANY)
+    world.do(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT), DELETE)
+    world.subscribe(2, **SUB)
+    world.publish("t", b"new", durable=True, routing=MULTICAST)
+    world.commit()
+    world.do(Settle(7, 2, 7, 2, [last(world, 2)], Outcome.REJECT), Unsubscribe(7, 2, 8, 2, "t", "sub"))
+    world.subscribe(3, **SUB)
+    world.publish("t", b"newer", durable=True, routing=MULTICAST)
+    world.commit()
+    world.restart(first_id=1 << 41)
+    assert list(world.engine.subscriptions()) == ["sub"]
+    goes_on(world)
+    assert world.queue("sub")["paged"] + world.queue("sub")["ready"] == 1 and dead(world) == MANY + 1
+
+
+def test_a_page_that_is_under_way_when_its_queue_goes_is_of_nobody():
+    world = World(addresses=LETTERS, queue_memory_bytes=2000, page_bytes=500)
+    world.subscribe(1, **SUB, credit_messages=20)
+    for n in range(100):
+        world.publish("t", b"%d" % n + b"x" * 100, durable=True, routing=MULTICAST)
+    ids = list(world.engine.shown.consumers[1].ledger)
+    world.restart(first_id=1 << 40)
+    world.auto_commit = False
+    world.in_pieces = True
+    world.attach(1, held=[(ids[0], ids[-1])], credit_messages=25, **SUB)
+    assert len(world.fetches) == 1, "the head of what is paged"
+    world.do(Settle(7, 1, 5, 1, [ids[-1]], Outcome.REJECT), DELETE)
+    goes_on(world)
+    assert dead(world) == 20 and done(world.effects)[-2:] == [5, 6]
+
+
+def test_large_bodies_go_piece_by_piece_and_the_log_says_what_became_of_them():
+    """They went in one step, 125 ms for 20,000, and counted as purged."""
+    world = World(addresses=LETTERS)
+    world.subscribe(1, **SUB)
+    for n in range(MANY):
+        world.publish("t", b"%d" % n, durable=True, routing=MULTICAST, blob=Blob(n + 1, 100))
+    world.in_pieces, world.auto_commit = True, False
+    before = len(world.log)
+    world.do(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT), DELETE)
+    while not done(world.effects):
+        had = dead(world)
+        world.commit()
+        assert dead(world) - had <= BACK
+    said = [record for _, record in world.log[before:] if isinstance(record, SettleRecord)]
+    assert sum(b - a + 1 for r in said if r.why == Left.DEAD_LETTERED for a, b in r.spans) == MANY
+    assert Left.PURGED not in [record.why for record in said] and dead(world) == MANY
+
+
+@pytest.mark.parametrize(
+    "end",
+    [Disconnect(7, 1), Unsubscribe(7, 1, 6, 1, "t")],
+)
+def test_of_one_that_dies_with_its_consumer_as_well(end):
+    world = World(addresses=LETTERS)
+    world.subscribe(1, "t", ack=CLIENT, routing=MULTICAST)
+    for n in range(MANY):
+        world.publish("t", b"%d" % n, routing=MULTICAST, blob=Blob(n + 1, 100) if n % 2 else None)
+    world.in_pieces, world.auto_commit = True, False
+    before = len(world.log)
+    world.do(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT), end)
+    goes_on(world)
+    assert dead(world) == MANY and [queue.name for queue in world.engine.queues()] == ["dead"]
+    kinds = [r.kind for _, each in world.log[before:] for r in records(each) if isinstance(r, MetaRecord)]
+    assert "unqueue" not in kinds, "nothing of it lasts"
+
+
+def records(record):
+    return record.records if isinstance(record, GroupRecord) else [record]
+
+
+def test_what_waits_for_the_log_when_its_queue_goes_is_no_dead_letter():
+    world = held(MANY, unread=False)
+    world.publish("t", b"new", durable=True, routing=MULTICAST)
+    world.do(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT), DELETE)
+    goes_on(world)
+    assert dead(world) == MANY
+
+
+def test_a_queue_that_an_operator_deletes():
+    world = held(MANY, unread=False)
+    world.do(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT))
+    world.do(Manage(7, 9, 8, Act.DELETE, "t", "sub", force=True))
+    goes_on(world)
+    assert dead(world) == MANY and [queue.name for queue in world.engine.queues()] == ["dead"]
+
+
+def test_a_commit_is_answered_behind_the_letters_of_its_reject():
+    world = held(3)
+    turn = world.turn()
+    part = Settle(7, 1, 0, 1, [last(world)], Outcome.REJECT)
+    world.engine.check(part, {})
+    world.engine.handle(part, turn)
+    world.engine.after(Done(1, 5), turn)
+    effects = world.finish(turn) + world.commit()
+    assert done(effects) == [] and not dead(world)
+    assert done(goes_on(world)) == [5] and dead(world) == 3
