@@ -54,6 +54,7 @@ def check(slot: Slot, queue: Queue, consumer: Consumer, ids: Sequence[int], atom
              it names. What is older than this leader and not durable may have died with the last one, and concerns
              nobody."""
     ghosts = claim(queue, consumer, ids)
+    slot.changed.mark(queue)  # also where the command is refused
     if not ghosts:
         return
     rest = set(ghosts)

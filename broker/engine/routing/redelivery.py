@@ -270,7 +270,7 @@ def unreadable(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -
     has tried to look at goes, or it would come back for ever."""
     if queue.stays():
         return
-    for run in regroup(messages):
+    for run in regroup(queue.recall(messages, LargeReturn({}, True, Outcome.UNREADABLE))):
         # A DLQ whose letters go to itself.
         if queue.settings.dead_letter_address == queue.address:
             slot.settle_runs(queue, [run], turn)

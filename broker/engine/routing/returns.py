@@ -140,6 +140,8 @@ def read_back(slot: Slot, queue: Queue, messages: Ledger, count: int, of: LargeR
     slot.carries(of)
     if queue.estate or of.outcome is Outcome.REJECT:
         reject(slot, queue, messages, turn, of, _why(of))
+    elif of.outcome is Outcome.UNREADABLE:
+        unreadable(slot, queue, messages, turn)
     else:
         give_back(slot, queue, messages, of.delay, turn, of.failed, of)
     slot.carries(None)

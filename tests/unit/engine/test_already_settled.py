@@ -355,3 +355,31 @@ def test_what_expired_before_its_edge_came_to_a_new_leader_may_be_acknowledged_b
             world.engine.check(Settle(7, 1, 0, 1, i), {})
     else:
         assert done(world.settle(1, i[0], seq=4)) == [4]
+
+
+@pytest.mark.parametrize("what", ["unread", "a ghost"])
+def test_a_message_whose_body_is_lost_may_be_known_by_its_number_only(what):
+    """Its leader had died, or its edge been given up: the engine threw."""
+    world, i = loaded(1, dead_letter_address="DLQ")
+    if what == "unread":
+        fail_over(world)
+        world.attach(1, spans(i), ack=INDIVIDUAL)
+    else:
+        world.disconnect(1)
+        world.attach(2, ack=INDIVIDUAL)
+        world.attach(1, spans(i), ack=INDIVIDUAL)
+    assert refused(world.settle(1, i[0], outcome=Outcome.UNREADABLE)) == []
+    world.settle_down()
+    letters = world.queue("DLQ")
+    assert (letters is not None and letters["ready"] == 1) is (what == "unread"), "a ghost is another's, or nobody's"
+    assert world.queue()["delivering"] == (0 if what == "unread" else 1)
+
+
+def test_what_was_taken_out_for_an_ack_that_is_refused_is_seen_by_who_looks_on():
+    world, i = loaded(2)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL)
+    world.settle(2, i[0], outcome=Outcome.NACK, delay=60_000)
+    assert refused(world.settle(1, *i, seq=4)) == [Code.NO_SUCH_DELIVERY]
+    assert (world.queue()["delayed"], world.queue()["delivering"]) == (0, 3), "one is its own again, one the other's"
