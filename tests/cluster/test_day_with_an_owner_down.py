@@ -72,10 +72,10 @@ async def test_a_stuck_queue_and_its_dead_letters(shared: Cluster, tmp_path: Pat
         )
         shown = await asyncio.to_thread(while_missing, edge, "queue", "show", "DLQ")
         assert "paused by an operator" in shown
-        await asyncio.to_thread(stampede, edge, "queue", "resume", "DLQ")
-        groups = json.loads(await asyncio.to_thread(stampede, edge, "dlq", "DLQ", "-o", "json"))
+        await asyncio.to_thread(while_missing, edge, "queue", "resume", "DLQ")
+        groups = json.loads(await asyncio.to_thread(while_missing, edge, "dlq", "DLQ", "-o", "json"))
         assert {group["address"]: group["count"] for group in groups} == {"bills": 3, "books": 3}
-        told = await asyncio.to_thread(stampede, edge, "queue", "retry", "DLQ", "--address", "bills")
+        told = await asyncio.to_thread(while_missing, edge, "queue", "retry", "DLQ", "--address", "bills")
         assert told.startswith("3 messages")
         async with browser(tmp_path, f"http://{HOST}:{edge.admin_port}/console#queue/bills") as page:
             await page.until(f"{TEXT}.includes('Nobody consumes it') && {TEXT}.includes('bills 2')")
@@ -88,7 +88,7 @@ async def test_a_stuck_queue_and_its_dead_letters(shared: Cluster, tmp_path: Pat
             await page.value("document.getElementById('form-yes').click()")
             await page.until("document.getElementById('problem').innerText.includes('3 messages are back in books')")
             assert page.errors == []
-        rows = json.loads(await asyncio.to_thread(stampede, edge, "messages", "books", "-o", "json"))
+        rows = json.loads(await asyncio.to_thread(while_missing, edge, "messages", "books", "-o", "json"))
         assert [row["body"] for row in rows] == ["books 0", "books 1", "books 2"]
     finally:
         victim.start()

@@ -256,12 +256,12 @@ def test_who_goes_in_order_has_failed(monkeypatch):
 
 
 def test_what_a_broken_stream_has_lost_counts(monkeypatch):
-    original = reattach.give_back
+    original = reattach.leave
 
-    def give_back(slot, queue, messages, delay, turn, failed=True):
-        original(slot, queue, messages, delay, turn)
+    def leave(slot, queue, messages, turn, failed):
+        original(slot, queue, messages, turn, True)
 
-    monkeypatch.setattr(reattach, "give_back", give_back)
+    monkeypatch.setattr(reattach, "leave", leave)
     assert found_by("failures counted", "nobody failed", trait="polite", faults=("cut",)) is not None
 
 

@@ -178,7 +178,7 @@ class RouteCache:
             if route.expires == 0 and route.due == 0:
                 self._table[key] = route
         # Order is promised to an address; what has a part in something larger keeps its place among all others.
-        head.goes(route, None if private is not None or "transaction" in headers else route.address)
+        head.goes(route, None if route.private is not None or "transaction" in headers else route.address)
         return route
 
     def _copy(self, route: Route, targets: tuple[Destination, ...], again: Recurrence | None) -> None:

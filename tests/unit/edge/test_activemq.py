@@ -87,6 +87,19 @@ def test_the_patterns_are_the_acceptors():
     assert other.resolve("/queue/C.A.x", None, "").address == "C.A.x" and other.key != dialect.key
 
 
+@pytest.mark.parametrize(("headers", "order"), [
+    ({"destination": "/queue/a"}, "a"),
+    ({"destination": "/queue/a,/queue/b"}, None),
+    ({"destination": "/queue/a", "AMQ_SCHEDULED_CRON": "0 9 * * MON"}, None),
+    ({"destination": "/queue/a", "transaction": "t"}, None),
+])  # fmt: skip
+def test_what_goes_to_several_addresses_is_passed_by_no_frame(headers, order):
+    """A SEND to the second of them was, of the same read: its order there was lost."""
+    head = Head(b"", headers, 0, True)
+    RouteCache(lambda _: 1, DIALECT).of(head)
+    assert head.order == order
+
+
 def test_when_a_message_comes_again():
     routes = RouteCache(lambda _: 1, DIALECT)
 
