@@ -112,8 +112,8 @@ DELIVERED: Final = "delivered"
 queue, at (epoch milliseconds), to: [consumer, which attempt it was, [[first id, last id] …]] …"""
 
 META_KINDS: Final = frozenset((
-    "aborted", "coordinator", "count", "crashed", "decided", DELIVERED, "due", "ids", "known", "mark", "prepared",
-    "producers", "queue", "queues", "suspect", "told", "unprepared", "unqueue",
+    "aborted", "coordinator", "count", "crashed", "decided", DELIVERED, "due", "estate", "ids", "known", "mark",
+    "prepared", "producers", "queue", "queues", "suspect", "told", "unprepared", "unqueue",
 ))  # fmt: skip
 """Kinds of MetaRecord that this release knows (engine/recovery/slot_restore.py has their meaning). Others: a newer
 release's."""

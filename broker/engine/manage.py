@@ -12,14 +12,13 @@ from broker.core.address import Routing
 from broker.core.commands import Act, Manage
 from broker.core.effects import Turn
 from broker.core.errors import Code, RefusedError
-from broker.core.records import MetaRecord
 
 from .dispatch import slow_consumers
 from .publishing import recurring
 from .queue import selective_consumers
 from .queue.queue import Queue
 from .routing import declare
-from .routing.addresses import create, delete, described
+from .routing.addresses import create, delete, is_there
 from .routing.routing import check_budget
 from .state.queue_views import held
 from .state.slot import Slot, progress
@@ -126,7 +125,7 @@ def _set_paused(slot: Slot, queue: Queue, paused: bool, turn: Turn) -> None:
     queue.pause(paused)
     queue.equip()
     if queue.durable:
-        turn.appends.append(MetaRecord(slot.number, "queue", described(queue)))
+        turn.appends.append(is_there(slot, queue))
     slot.touched[queue] = None
 
 

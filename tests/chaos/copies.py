@@ -70,7 +70,7 @@ def read(rows: Iterable[str]) -> Copy:
             bodies[row["body"]] = bodies.get(row["body"], b"") + b64decode(row["data"])
         elif "run" in row:
             runs.append(row["run"])
-        elif row.get("meta") == "queue":
+        elif row.get("meta") in ("queue", "estate"):
             names[row["slot"], row["data"]["id"]] = row["data"]["name"]
     for run in runs:
         ids = [id for first, last in run["ids"] for id in range(first, last + 1)]

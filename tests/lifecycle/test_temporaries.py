@@ -10,8 +10,8 @@ from tests.harness import Broker, Client, build, until
 EACH = 500
 """Of one connection."""
 WARM, MORE = 20, 10
-"""Connections before the first look at the memory (then the edge's table of routes is full, and what layouts remember of
-destinations), and behind it."""
+"""Connections before the first look at the memory (then the edge's table of routes is full, and what layouts remember
+of destinations), and behind it."""
 MOST = 1_600_000
 """It may grow by that: 320 bytes for each queue. Without a leak it is 1.0 MB at most."""
 

@@ -69,7 +69,7 @@ class QueueNames:
 
     def learn(self, record: MetaRecord) -> None:
         """A MetaRecord of the log."""
-        if record.kind == "queue":
+        if record.kind in ("queue", "estate"):
             self._put((record.slot, record.data["id"]), (record.data["name"], record.data["address"]))
 
     def of(self, slot: int, queue: int) -> Queue:

@@ -106,8 +106,8 @@ def _unheld(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn) 
     cost = mine.nbytes + len(at) * consumer.overhead
     consumer.withhold(cost)
     turn.effects.append(Deliver(consumer.id, mine, cost))
-    slot.counters.delivered += len(at)
-    slot.counters.redelivered += len(at)
+    slot.counters.add("delivered", len(at))
+    slot.counters.add("redelivered", len(at))
     # They have counted as its own since it came again, without weighing anything.
     queue.no_longer_delivering(len(at))
     queue.hand_out(len(at), mine.nbytes, run.ids[-1], True)

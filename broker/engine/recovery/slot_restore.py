@@ -3,6 +3,7 @@
 Kinds (data as JSON; replaying one twice does no harm):
     ids       next: numbering goes on here after a restart        queues    next: the same for queues
     queue     id, name, address, routing, auto, subscription, selector, owed, paused; again when that changes
+    estate    as queue: that one is deleted, and this is left of it for its dead letters (routing/estates.py)
     unqueue   id
     mark      queue, id: durable messages up to this id may have been delivered
     count     queue, attempts, spans, due: these were out before, and so often in vain (0: came back in order; earlier
@@ -46,7 +47,7 @@ from broker.selector import NOTHING
 from ..queue.due_times import moment
 from ..queue.queue import Queue
 from ..routing import declare, retroactive
-from ..routing.addresses import bind, described, select, unbind
+from ..routing.addresses import bind, is_there, select, unbind
 from ..state import duplicates, limits, schedule
 from ..state.slot import Slot
 from ..state.tx_parts import Prepared
@@ -206,16 +207,19 @@ class Restore:
     def _queues(self, data: dict[str, Any]) -> None:
         self.slot.replay_queues(data["next"])
 
-    def _queue_made(self, data: dict[str, Any]) -> None:
+    def _estate(self, data: dict[str, Any]) -> None:
+        queue = self.slot.queues.get(data["id"])
+        if queue is not None and not queue.estate:
+            # It was deleted, and its dead letters are not all where they go. Runs come behind all of this: the other
+            # one has none.
+            unbind(self.slot, queue)
+        self._queue_made(data, estate=True)
+
+    def _queue_made(self, data: dict[str, Any], estate: bool = False) -> None:
         slot = self.slot
         number = data["id"]
         slot.replay_queues(number + 1)
         queue = slot.queues.get(number)
-        if queue is not None and data.get("estate") and not queue.estate:
-            # It was deleted, and its dead letters are not all where they go. Runs come behind all of this: the other
-            # one has none.
-            unbind(slot, queue)
-            queue = None
         if queue is None:
             address, name = data["address"], data["name"]
             queue = Queue(
@@ -224,7 +228,7 @@ class Restore:
                 maker=data.get("maker", ""),
             )  # fmt: skip
             queue.select(data.get("selector"), known=True)
-            if data.get("estate"):
+            if estate:
                 queue.inherit((), queue)
             bind(slot, queue)
         elif queue.selector != data.get("selector"):
@@ -299,6 +303,7 @@ _REPLAY: dict[str, Callable[[Restore, dict[str, Any]], None]] = {
     "ids": Restore._ids,
     "queues": Restore._queues,
     "queue": Restore._queue_made,
+    "estate": Restore._estate,
     "unqueue": Restore._queue_gone,
     "mark": Restore._mark,
     "count": Restore._count,
@@ -337,7 +342,7 @@ def small_state(slot: Slot) -> Iterator[list[MetaRecord]]:
             records = []
         queue = slot.queues.get(id)
         if queue is not None and queue.durable:
-            records.append(MetaRecord(number, "queue", described(queue)))
+            records.append(is_there(slot, queue))
             # Also the one under way: the older segment that has it may be gone when this one is read.
             mark = max(queue.watermark.asked, queue.watermark.marked)
             if mark:

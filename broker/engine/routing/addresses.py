@@ -156,7 +156,7 @@ def create(
     # that never gets what the address kept, and says nothing of being owed it.
     first = len(turn.appends)
     if durable:
-        turn.appends.append(MetaRecord(slot.number, "queue", described(queue)))
+        turn.appends.append(is_there(slot, queue))
     if ring is not None and not queue.owed:
         kept_messages.give(slot, ring, queue, slot.next_id - 1, turn)
         turn.appends[first:] = grouped(slot.number, turn.appends[first:])  # a queue without what it was made with
@@ -231,7 +231,7 @@ def change_selector(slot: Slot, queue: Queue, selector: str | None, turn: Turn) 
     """As select(), and recorded."""
     select(slot, queue, selector)
     if queue.durable:
-        turn.appends.append(MetaRecord(slot.number, "queue", described(queue)))
+        turn.appends.append(is_there(slot, queue))
 
 
 def find_rules(slot: Slot, address: Address) -> None:
@@ -244,8 +244,8 @@ def find_rules(slot: Slot, address: Address) -> None:
             address.obey(OWNED)
 
 
-def described(queue: Queue) -> dict[str, object]:
-    """Data of the "queue" MetaRecord."""
+def _described(queue: Queue) -> dict[str, object]:
+    """Data of the MetaRecord that says that it is there."""
     about: dict[str, object] = {
         "id": queue.id, "name": queue.name, "address": queue.address, "routing": int(queue.routing),
         "auto": queue.auto_created, "subscription": queue.subscription, "hidden": queue.hidden,
@@ -255,9 +255,13 @@ def described(queue: Queue) -> dict[str, object]:
         about["paused"] = True
     if queue.maker:
         about["maker"] = queue.maker
-    if queue.estate:
-        about["estate"] = True
     return about
+
+
+def is_there(slot: Slot, queue: Queue) -> MetaRecord:
+    """Says so, and what it is like. An estate has a kind of its own: who does not know it must not take it for a queue
+    that clients may have made again."""
+    return MetaRecord(slot.number, "estate" if queue.estate else "queue", _described(queue))
 
 
 def unbind(slot: Slot, queue: Queue) -> None:
@@ -322,7 +326,7 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
         if estate is None:
             turn.appends.append(MetaRecord(slot.number, "unqueue", {"id": queue.id}))
         else:
-            turn.appends.append(MetaRecord(slot.number, "queue", described(estate)))
+            turn.appends.append(is_there(slot, estate))
     if estate is not None:
         bind(slot, estate)
         slot.touched[estate] = None

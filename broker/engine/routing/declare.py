@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from broker.core.address import Routing
 from broker.core.effects import Turn
-from broker.core.records import MetaRecord
 
 from ..queue import selective_consumers
 from ..queue.queue import Queue
@@ -28,7 +27,7 @@ from ..state import limits
 from ..state.log_group import grouped
 from ..state.slot import Slot
 from ..state.slot_address import Address
-from .addresses import change_selector, create, delete, described, find_rules
+from .addresses import change_selector, create, delete, find_rules, is_there
 
 _COST: Final = 4
 """What a queue that is made counts, beside one that is looked at."""
@@ -180,7 +179,7 @@ def purge(slot: Slot, queue: Queue, turn: Turn) -> Queue:
         another.pause(True)
         another.equip()
         if another.durable:
-            turn.appends.append(MetaRecord(slot.number, "queue", described(another)))
+            turn.appends.append(is_there(slot, another))
     turn.appends[first:] = grouped(slot.number, turn.appends[first:])
     slot.watch_idle(another, turn.now)
     return another

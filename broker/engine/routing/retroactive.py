@@ -18,7 +18,7 @@ from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Turn
 from broker.core.message import Run
-from broker.core.records import Left, MetaRecord
+from broker.core.records import Left
 
 from ..messages.runs import head_of
 from ..queue.queue import Queue
@@ -106,5 +106,5 @@ def _redeem(slot: Slot, ring: Queue, queue: Queue, bound: int, turn: Turn) -> No
     give(slot, ring, queue, bound, turn)
     queue.owes(0)
     if queue.durable:
-        turn.appends.append(MetaRecord(slot.number, "queue", addresses.described(queue)))
+        turn.appends.append(addresses.is_there(slot, queue))
         turn.appends[first:] = grouped(slot.number, turn.appends[first:])

@@ -273,7 +273,7 @@ class Queues:
         self._last: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
         for meta in self._metas:
-            if meta.kind == "queue":
+            if meta.kind in ("queue", "estate"):
                 self._known[meta.slot, meta.data["id"]] = meta.data["name"]
                 self._gone.discard((meta.slot, meta.data["id"]))
             elif meta.kind == "unqueue":

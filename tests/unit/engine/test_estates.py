@@ -226,3 +226,16 @@ def test_a_commit_is_answered_behind_the_letters_of_its_reject():
     effects = world.finish(turn) + world.commit()
     assert done(effects) == [] and not dead(world)
     assert done(goes_on(world)) == [5] and dead(world) == 3
+
+
+def test_an_older_release_does_not_take_an_estate_for_the_queue_that_was_made_again():
+    """It refuses a kind that it does not know (NewerRelease), and waits for its upgrade. A "queue" of that number it would
+    have kept beside the new one, and have dropped the new one at the "unqueue"."""
+    world = held(MANY, unread=False)
+    world.do(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT), DELETE)
+    world.commit()
+    metas = [record for _, record in world.log if isinstance(record, MetaRecord)]
+    (estate,) = [record for record in metas if record.kind == "estate"]
+    assert [record.kind for record in metas if record.data.get("id") == estate.data["id"]][-2:] == ["queue", "estate"]
+    kept = world.engine.snapshot()
+    assert [record.data for record in kept if record.kind == "estate"] == [estate.data], "so does a snapshot"
