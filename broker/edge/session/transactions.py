@@ -56,7 +56,7 @@ TRANSACTION: Final = StateTable(
 class OpenTransaction:
     """The frames of one, in order."""
 
-    __slots__ = ("_same", "_timed", "frames", "homes", "nbytes", "parts", "state")
+    __slots__ = ("_latest", "_same", "_timed", "frames", "homes", "nbytes", "parts", "state")
 
     def __init__(self) -> None:
         self.state = TRANSACTION.begin(TransactionState.OPEN)
@@ -66,6 +66,8 @@ class OpenTransaction:
         self.frames = 0
         self.nbytes = 0
         self._same: dict[tuple[object, ...], Publish | Settle] = {}
+        self._latest: dict[tuple[int, str], Publish] = {}
+        """The last part that goes to an address."""
         self._timed: list[tuple[Publish, float]] = []
         """Messages that live, or rest, for a length of time, and when they came."""
 
@@ -74,10 +76,14 @@ class OpenTransaction:
         length of time the seconds, by a clock that never goes back."""
         key = _place(part)
         known = None if key is None else self._same.get(key)
-        if type(part) is Publish and type(known) is Publish and known.run.nbytes < JOINED_BYTES:
-            more = part.run
-            known.run.join(more.lines, more.records, more.nbytes, more.flags)
-            return False
+        if type(part) is Publish:
+            place = part.slot, part.address
+            # Not past another one to the same address: that has its place behind the first.
+            if type(known) is Publish and known is self._latest[place] and known.run.nbytes < JOINED_BYTES:
+                more = part.run
+                known.run.join(more.lines, more.records, more.nbytes, more.flags)
+                return False
+            self._latest[place] = part
         if type(part) is Settle and type(known) is Settle and len(known.ids) < JOINED_IDS:
             assert isinstance(known.ids, list)
             known.ids.extend(part.ids)

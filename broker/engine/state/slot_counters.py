@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 Counted: TypeAlias = Literal[
-    "acked", "dead_lettered", "dropped_full", "dropped_unrouted", "duplicates", "expired", "nacked", "refused_quota",
-    "replaced", "selector_overruns", "slow_consumers",
+    "acked", "dead_lettered", "delivered", "dropped_full", "dropped_unrouted", "duplicates", "expired", "nacked",
+    "redelivered", "refused_quota", "replaced", "selector_overruns", "slow_consumers",
 ]  # fmt: skip
 
 

@@ -143,11 +143,12 @@ def test_no_part_is_larger_than_what_is_carried_out_in_one_step():
 
 def test_what_differs_in_more_than_its_headers_stays_apart():
     transaction = OpenTransaction()
-    parts = [sent(1), sent(2, ttl=5), sent(3, ttl=5), sent(4, expires=9), sent(5, flags=TEXT), sent(6, flags=DURABLE)]
-    for part in [*parts, sent(7), sent(8, flags=TEXT | DURABLE), sent(9, expires=9)]:
-        transaction.add(part)
+    kinds = [{}, {"ttl": 5}, {"expires": 9}, {"flags": TEXT}, {"flags": DURABLE}, {"flags": TEXT | DURABLE}]
+    for n, kind in enumerate(kinds):
+        transaction.add(sent(n, **kind))
+        transaction.add(sent(n + 10, **kind))
     found = [[int(text.split(b"body ")[1][:-1]) for text in texts(part)] for part in transaction.parts]
-    assert found == [[1, 7], [2], [3], [4, 9], [5], [6], [8]]
+    assert found == [[0, 10], [1], [11], [2, 12], [3, 13], [4, 14], [5, 15]]
 
 
 @pytest.mark.parametrize("frames", [1, 30])
@@ -198,3 +199,16 @@ async def test_a_step_of_the_wall_clock_moves_no_time_of_what_a_transaction_has(
         session.receive(b"COMMIT\ntransaction:t\n\n\0")
         (part,) = bench.port.last(Transact).parts
         assert 9000 < part.ttl <= 10_000 and 4000 < part.delay <= 5000
+
+
+@pytest.mark.parametrize("other", [{"flags": DURABLE}, {"expires": 9}, {"ttl": 1000}])
+def test_messages_to_an_address_keep_their_order_whatever_else_differs(other: dict[str, int]) -> None:
+    """They came as 0, 2, 4, 1, 3, 5: what was alike gathered in the first part of its kind."""
+    transaction = OpenTransaction()
+    for n in range(6):
+        transaction.add(sent(n, **(other if n % 2 else {})))
+        transaction.add(sent(n, "elsewhere"))
+    sends = [part for part in transaction.parts if isinstance(part, Publish)]
+    ours = [text for part in sends if part.address == "a" for text in texts(part)]
+    assert ours == [b"%d\n\nbody %d\0" % (n, n) for n in range(6)]
+    assert len([part for part in sends if part.address == "elsewhere"]) == 1, "that gathers as ever"

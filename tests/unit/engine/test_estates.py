@@ -229,8 +229,8 @@ def test_a_commit_is_answered_behind_the_letters_of_its_reject():
 
 
 def test_an_older_release_does_not_take_an_estate_for_the_queue_that_was_made_again():
-    """It refuses a kind that it does not know (NewerRelease), and waits for its upgrade. A "queue" of that number it would
-    have kept beside the new one, and have dropped the new one at the "unqueue"."""
+    """It refuses a kind that it does not know (NewerRelease), and waits for its upgrade. A "queue" of that number it
+    would have kept beside the new one, and have dropped the new one at the "unqueue"."""
     world = held(MANY, unread=False)
     world.do(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT), DELETE)
     world.commit()
