@@ -12,8 +12,8 @@ may only repeat what this file has said about an equal block. Must not know bodi
 #     color:dark\cred
 #     color:blue
 #
-# _usual gives up: there is a name twice. So it is read as any frame is: check_limits finds nothing too long. _command
-# says SEND, _check_turn that a SEND may come now and needs `destination`. _general reads line by line:
+# usual_send gives up: there is a name twice. So it is read as any frame is: check_limits finds nothing too long.
+# _command says SEND, _check_turn that a SEND may come now and needs `destination`. _general reads line by line:
 #     headers  destination=/queue/a, receipt=7, color=dark:red     decoded (C06); the second color is nothing (C17)
 #     lines    destination:/queue/a, color:dark\cred               what each MESSAGE relays; receipt is RESERVED
 #     flags    ESCAPED, so that a MESSAGE for a 1.0 or 1.1 subscriber is written anew (writer.rewrite_lines)
@@ -23,7 +23,8 @@ may only repeat what this file has said about an equal block. Must not know bodi
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from broker.config.settings import WireSettings
 from broker.core.errors import Code, ProtocolViolation
@@ -57,16 +58,19 @@ def cost_of(raw: bytes) -> int:
 # A value must not hold a colon here, although STOMP allows it: `_plain` cuts names and values apart by one split at
 # all colons of the block.
 _PLAIN_LINES: Final = re.compile(rb"(?:[^:\n\r\\\0]++:[^:\n\r\\\0]*+\n)*+\n").fullmatch
-# In a block without CR and NUL. A line without a colon makes one pair with the next one: fewer than there are lines.
+# In a block without CR and NUL. A line without a colon makes one name with the next one: fewer than there are lines.
+_NAMES: Final = re.compile(rb"\n([^:]++):.*+").findall
 _PAIRS: Final = re.compile(rb"\n([^:]++):(.*+)").findall
 DESTINATION: Final = b"destination"
-_SPECIAL: Final = NOT_RELAYED | ACTED_ON | frozenset(MARKS)
-"""All that a block may have beside headers that are relayed and nothing else."""
-_LINES: Final = {name: b"\n%b:" % name for name in NOT_RELAYED}
-"""How the lines begin that are not relayed, with the end of the line before."""
+LENGTH: Final = b"content-length"
+RECEIPT: Final = b"receipt"
+_DESTINATION_LINE: Final = b"\ndestination:"
+_RARE: Final = (NOT_RELAYED | ACTED_ON | frozenset(MARKS)) - {DESTINATION, LENGTH, RECEIPT}
+"""What a block may have beside these three and headers that are relayed and nothing else."""
+Escapes = Callable[[bytes], re.Match[bytes] | None]
 # From the left, as escapes.unescape takes them, so that two backslashes are one and what follows them is text.
 # Possessive: a text of many escapes is gone through once.
-_ESCAPES: Final = {
+ESCAPES: Final[Mapping[Version, Escapes]] = {
     Version.V11: re.compile(rb"[^\\]*+(?:\\[nc\\][^\\]*+)*+").fullmatch,
     Version.V12: re.compile(rb"[^\\]*+(?:\\[nrc\\][^\\]*+)*+").fullmatch,
 }
@@ -151,31 +155,23 @@ def implies(raw: bytes) -> bool:
     return command in COMMANDS[Role.SERVER][Version.V10] and command not in HANDSHAKES
 
 
-class SendBlock:
+class SendBlock(NamedTuple):
     """A checked block of SEND, as a reader of many needs it.
 
     lines, flags, length, receipt   as in Block.    said   what a broker acts on.
     names     of all its headers, if it is a plain one (layouts.py); else None.    cost   see cost_of."""
 
-    __slots__ = ("cost", "flags", "length", "lines", "names", "receipt", "said")
+    lines: bytes
+    flags: int
+    length: int
+    receipt: bytes | None
+    said: Said
+    names: list[bytes] | None
+    cost: int
 
-    def __init__(
-        self,
-        lines: bytes,
-        flags: int,
-        length: int,
-        receipt: bytes | None,
-        said: Said,
-        names: tuple[bytes, ...] | None,
-        cost: int,
-    ) -> None:
-        self.cost = cost
-        self.lines = lines
-        self.flags = flags
-        self.length = length
-        self.receipt = receipt
-        self.said = said
-        self.names = names
+
+Usual = tuple[bytes, int, int, bytes | None, Said, list[bytes] | None, int]
+"""What a SendBlock has; to make that takes a tenth of the reading."""
 
 
 def read_send(raw: bytes, version: Version, settings: WireSettings) -> SendBlock:
@@ -184,81 +180,84 @@ def read_send(raw: bytes, version: Version, settings: WireSettings) -> SendBlock
     # check_limits; a block that fails any test here is read again in full, which then names what is wrong.
     if (
         raw.startswith(b"SEND\n")
+        and b"\0" not in raw
         and len(raw) <= settings.max_header_block_bytes
         and (len(raw) <= settings.max_header_bytes or max(map(len, raw.split(b"\n"))) <= settings.max_header_bytes)
-        and (ends := raw.count(b"\n")) <= settings.max_headers + 2
     ):
-        send = _usual(raw, version, ends)
-        if send is not None and send.length <= settings.max_frame_bytes:
-            return send
+        send = usual_send(raw, ESCAPES.get(version), settings.max_headers)
+        if send is not None and send[2] <= settings.max_frame_bytes:
+            return SendBlock(*send)
     block = read_block(raw, Role.SERVER, version, settings, settings.max_frame_bytes, False)
     said = said_of({name.encode(): block.raw(name) for name in block.headers})
     return SendBlock(block.lines, block.flags, block.length, block.receipt, said, None, cost_of(raw))
 
 
-def _usual(raw: bytes, version: Version, ends: int) -> SendBlock | None:
-    """A block without CR, NUL, wrong escapes or a name twice. None: it is not one, or it breaks a rule. ends: of its
-    lines, how many."""
-    if b"\r" in raw or b"\0" in raw:
+def usual_send(raw: bytes, escapes: Escapes | None, most: int) -> Usual | None:
+    """Of a block without NUL, from SEND LF on. None: it has CR, wrong escapes or a name twice, or breaks another rule.
+    escapes: of the version, None in 1.0. most: headers that it may have."""
+    count = raw.count(b"\n") - 2
+    if b"\r" in raw or count > most:
         return None
-    # One search for all lines. What it does not find (a line without colon or name) makes less of it than the block
-    # has lines; so does a name twice, of which the first must count (C17), not the last one as in a dict.
-    pairs = _PAIRS(raw)
-    headers = dict(pairs)
-    count = ends - 2
-    if len(headers) != count or len(pairs) != count or DESTINATION not in headers:
+    # Names alone, found by one search: what is only relayed is not cut apart. What the search does not find (a line
+    # without colon or name) makes less of it than the block has lines; so does a name twice, of which the first must
+    # count (C17).
+    names = _NAMES(raw)
+    known = set(names)
+    if len(known) != count or DESTINATION not in known:
         return None
-    if not (ascii := raw.isascii()):
+    if not (plain := raw.isascii()):
         try:
             raw.decode()
         except UnicodeDecodeError:
             return None
-    flags = 0
     # Escapes are relayed as they are written, so they are only looked at, not decoded.
-    if b"\\" in raw:
-        if not _may_escape(raw, version):
+    if escaped := b"\\" in raw:
+        if escapes is None or escapes(raw) is None:
             return None
-        flags = ESCAPED
-    if version is Version.V10 and (b" " in raw or b"\t" in raw):
-        return None
-    digits = headers.get(b"content-length")
-    if digits is not None and (not digits.isdigit() or len(digits) > MAX_DIGITS):
-        return None
-    names: tuple[bytes, ...] | None = None
-    special = _SPECIAL.intersection(headers)
-    # One colon a line: what is relayed is the block without some lines. Each of those stands behind a line end and
-    # once, so what is found is its own line and never a part of a value.
-    if raw.count(b":") == count:
-        lines = raw
-        for name in special:
-            if name in NOT_RELAYED:
-                at = lines.index(_LINES[name])
-                lines = lines[:at] + lines[lines.index(b"\n", at + 1) :]
-        lines = lines[5:-1]
-        if not flags and ascii:
-            names = tuple(headers)
+        plain = False
+    if escapes is None and (b" " in raw or b"\t" in raw):
+        return None  # 1.0 may trim values (C11)
+    lines, length, receipt, flags = raw, -1, None, 0
+    if LENGTH in known:
+        digits, lines = _cut_out(lines, LENGTH)
+        if not digits.isdigit() or len(digits) > MAX_DIGITS:
+            return None
+        length = int(digits)
+    if RECEIPT in known:
+        receipt, lines = _cut_out(lines, RECEIPT)
+        escaped = b"\\" in lines
+    if _RARE.isdisjoint(known):
+        at = raw.index(_DESTINATION_LINE) + len(_DESTINATION_LINE)
+        said: Said = ((DESTINATION, raw[at : raw.index(b"\n", at)]),)
     else:
+        said, lines, flags = _rare(raw, lines, known)
+        escaped = b"\\" in lines
+    if raw.count(b":") != count:
         # Colons that a sender left bare in a value are escaped (C09).
-        kept = [b"%b:%b\n" % (n, v.replace(b":", b"\\c")) for n, v in pairs if n not in NOT_RELAYED]
-        lines, flags = b"".join(kept), ESCAPED
-    if flags and b"\\" not in lines:
-        flags = 0
-    if len(special) > 1:
-        for name in special:
-            flags |= MARKS.get(name, 0)
-        said = said_of(headers)
-    else:
-        said = ((DESTINATION, headers[DESTINATION]),)  # that alone, as in most blocks
-    length = -1 if digits is None else int(digits)
+        lines = b"SEND%b\n\n" % b"".join([b"\n%b:%b" % (n, v.replace(b":", b"\\c")) for n, v in _PAIRS(lines)])
+        escaped, plain = b"\\" in lines, False
     size = len(raw)
-    cost = ends // LINES + size // BYTES if size > CHEAP else 0  # cost_of(), with what is counted already
-    return SendBlock(lines, flags, length, headers.get(b"receipt"), said, names, cost)
+    cost = (count + 2) // LINES + size // BYTES if size > CHEAP else 0  # cost_of(), with what is counted already
+    return lines[5:-1], flags | ESCAPED if escaped else flags, length, receipt, said, names if plain else None, cost
 
 
-def _may_escape(raw: bytes, version: Version) -> bool:
-    """Are all escapes of this block ones that the version has, and relayed as they are written."""
-    escapes = _ESCAPES.get(version)
-    return escapes is not None and escapes(raw) is not None
+def _rare(raw: bytes, lines: bytes, known: set[bytes]) -> tuple[Said, bytes, int]:
+    """What a block of these names says to a broker, which of these lines of it are relayed, and the flags of MARKS."""
+    for name in NOT_RELAYED.intersection(known) - {LENGTH, RECEIPT}:
+        _, lines = _cut_out(lines, name)
+    flags = 0
+    for mark in MARKS.keys() & known:
+        flags |= MARKS[mark]
+    return said_of(dict(_PAIRS(raw))), lines, flags
+
+
+def _cut_out(lines: bytes, name: bytes) -> tuple[bytes, bytes]:
+    """The value of a header that is there once, and the block without it."""
+    # Each line stands behind a line end and has its name up to the first colon, so what is found is that line and never
+    # a part of a value.
+    at = lines.index(b"\n%b:" % name)
+    end = lines.index(b"\n", at + 1)
+    return lines[at + len(name) + 2 : end], lines[:at] + lines[end:]
 
 
 def _command(line: bytes, version: Version) -> str:
@@ -294,7 +293,7 @@ def _agreed(command: str, headers: dict[str, str]) -> Version | None:
 def _plain(command: str, raw: bytes, version: Version) -> Block | None:
     """The usual block: no escapes, no CR, one colon per line, no name twice. None: it is not one."""
     start = len(command) + 1
-    if command == "SEND":  # it was not _usual()
+    if command == "SEND":  # it was not usual_send()
         return None
     if _PLAIN_LINES(raw, start) is None:
         return None

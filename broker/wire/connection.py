@@ -256,8 +256,11 @@ class Connection:
             phase = self._phase
             if phase is OPEN and self._role is Role.SERVER:
                 eols = -1
-                if first == 83 and self._known is not None:
+                if first == 83 and self._known is not None and self._sends is not None:
                     eols = self._known.bulk(intake, burst)
+                    # As there: not again with each octet that comes of a block.
+                    if eols < 0 and (intake.pos or not intake.resumed):
+                        eols = self._sends.read(intake, burst, self._known.learn)
                 elif first == 65 and intake.plain_acks and data.startswith(b"ACK\n", intake.pos):
                     eols = read_acks(intake, self.version, self._small())
                 if eols >= 0:
@@ -331,7 +334,7 @@ class Connection:
         sends.add(intake, block, intake.data[stop : end + 1])
         intake.pos = end + 1
         if block.names is not None and self._known is not None:
-            self._known.learn(raw, block, intake)
+            self._known.learn(raw, block.names, intake)
         return True
 
     def _other(self, intake: Intake, raw: bytes, stop: int) -> bool:

@@ -105,6 +105,11 @@ class Intake:
         """What comes next costs so much beyond what every frame does."""
         self.cost += cost
 
+    def passed(self, pos: int, cost: int) -> None:
+        """All up to there is taken, at so much beyond one for each event."""
+        self.pos = pos
+        self.cost += cost
+
     def begin(self, kin: Head | HeadFamily, records: list[bytes], asked: bool) -> None:
         """These SENDs are an event of their own, behind those that gather; ends these, unless it may pass them. asked:
         they ask for receipts."""

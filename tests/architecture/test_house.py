@@ -45,7 +45,6 @@ WRITTEN = {
     "the place in the bytes of a read, which both readers of one parser move for each frame or group": {
         "wire.shortcuts.bulk": {"pos": 4, "plain_acks": 1},
         "wire.connection": {"pos": 6, "crlf": 1},
-        "wire.shortcuts.known_sends": {"pos": 1},
     },
     "a slot's numbers of the turn under way, set once a turn by what runs the turn": {
         "engine.dispatch.dispatch": {"stop": 1, "room": 1},

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from broker.config.settings import WireSettings
 
-from ..block import CHEAP, SendBlock
+from ..block import CHEAP
 from ..events import Head, Sends
 from ..heads import SAID, HeadFamily
 from ..intake import ALIKE_AS_ONE, GROUPS_AS_ONE, MANY_LINES, Intake
@@ -212,8 +212,7 @@ class KnownSends:
         if at == intake.pos:
             return -1
         # Some events are among that already.
-        intake.weigh(spent - (room - before) // ALIKE_AS_ONE - len(intake.out) - intake.cost)
-        intake.pos = at
+        intake.passed(at, spent - (room - before) // ALIKE_AS_ONE - len(intake.out) - intake.cost)
         return eols
 
     def _other(self, intake: Intake, at: int) -> tuple[Layout, re.Match[bytes], int] | None:
@@ -307,20 +306,19 @@ class KnownSends:
         self._failed = 0
         return True
 
-    def learn(self, raw: bytes, block: SendBlock, intake: Intake) -> None:
-        """The frame with this block, the last one looked up, was complete and in order."""
+    def learn(self, raw: bytes, names: list[bytes], intake: Intake) -> bool:
+        """The frame with this block, the last one read, was complete and in order, and these are its names. Is there a
+        layout that the next one may have."""
         # Only of complete frames: a block whose frame turns out to be broken must leave nothing behind that a later
         # frame is judged by.
-        names = block.names
-        if names is None or len(raw) > self._longest or len(names) > NAMES:
-            return
         size = sum(map(len, names))
-        if size > NAMES_BYTES:
-            return
-        layout, made = self._known.layout(names)
+        if len(raw) > self._longest or len(names) > NAMES or size > NAMES_BYTES:
+            return bool(self._layouts)
+        layout, made = self._known.layout(tuple(names))
         if made:
             intake.weigh(MAKING + size // NAMED_AS_ONE)
         if layout is not None and layout not in self._layouts:
             # The last one comes first: who sends one kind of message finds it with the first look.
             self._layouts = [layout, *self._layouts[: TRIED - 1]]
             self._lines = b""
+        return bool(self._layouts)
