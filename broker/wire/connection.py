@@ -257,10 +257,12 @@ class Connection:
             if phase is OPEN and self._role is Role.SERVER:
                 eols = -1
                 if first == 83 and self._known is not None and self._sends is not None:
-                    eols = self._known.bulk(intake, burst)
-                    # As there: not again with each octet that comes of a block.
-                    if eols < 0 and (intake.pos or not intake.resumed):
-                        eols = self._sends.read(intake, burst, self._known.learn)
+                    # Without a NUL there is no whole frame, which is all that these two take: the end of most reads.
+                    if data.find(b"\0", intake.pos) >= 0:
+                        eols = self._known.bulk(intake, burst)
+                        # As there: not again with each octet that comes of a block.
+                        if eols < 0 and (intake.pos or not intake.resumed):
+                            eols = self._sends.read(intake, burst, self._known.learn)
                 elif first == 65 and intake.plain_acks and data.startswith(b"ACK\n", intake.pos):
                     eols = read_acks(intake, self.version, self._small())
                 if eols >= 0:
