@@ -38,9 +38,9 @@ def leave(slot: Slot, queue: Queue, messages: Ledger, turn: Turn, failed: bool) 
         _begin(slot, queue, LargeReturn(messages, failed))
 
 
-def settles_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settle) -> bool:
+def settles_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settle, again: bool) -> bool:
     """The same for what one ACK, NACK or REJECT is about, if it is much: its session is told when all of it has
-    happened. False: it is not, and nothing has been done."""
+    happened. again: see LargeReturn. False: it is not, and nothing has been done."""
     outcome, count = command.outcome, len(messages)
     if queue.stays() or outcome not in (Outcome.ACK, Outcome.NACK, Outcome.REJECT):
         return False
@@ -50,15 +50,15 @@ def settles_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settl
         return False
     if outcome is not Outcome.ACK:
         slot.counters.add("nacked", count)
-    _begin(slot, queue, _asked(command, messages, light))
+    _begin(slot, queue, _asked(command, messages, light, again))
     return True
 
 
-def told_when_moved(slot: Slot, queue: Queue, messages: Ledger, command: Settle, turn: Turn) -> bool:
+def told_when_moved(slot: Slot, queue: Queue, messages: Ledger, command: Settle, turn: Turn, again: bool) -> bool:
     """become() for what one word is about. Its session is told when the dead letters that come of it are where they
     go, and what has to be read back for that is: told before, it would be no truth where the owner dies before that.
-    False: there are none of either, and nobody has been told."""
-    returning, first = _asked(command, {}), len(turn.moves)
+    again: see LargeReturn. False: there are none of either, and nobody has been told."""
+    returning, first = _asked(command, {}, again=again), len(turn.moves)
     become(slot, queue, messages, command.outcome, command.delay, turn, returning)
     _send_on(slot, returning, first, turn)
     if returning.done:
@@ -105,8 +105,8 @@ def becoming(
             yield
 
 
-def _asked(command: Settle, messages: Ledger, light: bool = False) -> LargeReturn:
-    return LargeReturn(messages, True, command.outcome, light, max(command.delay, -1), command)
+def _asked(command: Settle, messages: Ledger, light: bool = False, again: bool = False) -> LargeReturn:
+    return LargeReturn(messages, True, command.outcome, light, max(command.delay, -1), command, again)
 
 
 def become(

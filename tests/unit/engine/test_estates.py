@@ -55,6 +55,24 @@ def test_a_reject_of_what_is_not_read_back_is_answered_when_its_letters_are_ther
     assert done(effects) == [5] and dead(world) == many
 
 
+@pytest.mark.parametrize("many", [3, BACK, BACK + 1, MANY])
+def test_who_rejects_again_is_told_behind_the_letters_of_the_first_time(many):
+    """Its stream broke. Of more than 64 it was told at once, for they are ghosts now: had the leader died then, all of
+    them would have come again."""
+    world = held(many)
+    ids = list(world.engine.shown.consumers[1].ledger)
+    world.do(Settle(7, 1, 5, 1, [ids[-1]], Outcome.REJECT))
+    for _ in range(MANY // BACK + 4):
+        world.commit()
+    world.attach(1, held=[(ids[0], ids[-1])], **SUB)
+    world.do(Settle(7, 1, 5, 1, [ids[-1]], Outcome.REJECT))
+    for _ in range(MANY // BACK + 4):
+        world.commit()
+    assert world.fetches and done(world.effects) == [] and not dead(world), "nothing has been read back"
+    goes_on(world)
+    assert done(world.effects) == [5, 5] and dead(world) == many
+
+
 @pytest.mark.parametrize("outcome", [Outcome.REJECT, Outcome.NACK])
 @pytest.mark.parametrize("many", [3, MANY])
 @pytest.mark.parametrize("unread", [False, True])
