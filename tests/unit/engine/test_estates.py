@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
-from broker.core.commands import Act, Disconnect, Manage, Settle, Unsubscribe
+from broker.core.commands import Act, Decide, Disconnect, Manage, Prepare, Settle, Unsubscribe
 from broker.core.effects import Done, Turn
 from broker.core.message import Blob
 from broker.core.records import GroupRecord, Left, MetaRecord, SettleRecord
@@ -232,6 +232,35 @@ def test_a_queue_that_an_operator_deletes():
     world.do(Manage(7, 9, 8, Act.DELETE, "t", "sub", force=True))
     goes_on(world)
     assert dead(world) == MANY and [queue.name for queue in world.engine.queues()] == ["dead"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ACK, Outcome.NACK, Outcome.REJECT])
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_what_a_transaction_in_doubt_has_claimed_goes_with_the_queue(outcome, commit, fails_over):
+    """Its decision found the estate, which has the number: four fewer than none were on their way, so it stayed for
+    ever, and what was rolled back was a dead letter."""
+    world = World(addresses=LETTERS)
+    world.subscribe(1, **SUB)
+    world.subscribe(2, **SUB)
+    for n in range(2 * MANY):
+        world.publish("t", b"%d" % n, durable=True, routing=MULTICAST)
+    mine, claimed = (list(world.engine.shown.consumers[n].ledger) for n in (1, 2))
+    world.in_pieces, world.auto_commit = True, False
+    world.do(Prepare(7, 2, 5, "tx", 9, [Settle(7, 2, 0, 2, [claimed[3]], outcome)]))
+    world.commit()
+    world.do(
+        Settle(7, 1, 5, 1, [mine[-1]], Outcome.REJECT),
+        Unsubscribe(7, 2, 7, 2, "t"),
+        Unsubscribe(7, 1, 6, 1, "t", "sub"),
+    )
+    world.commit()
+    if fails_over:
+        world.restart(first_id=1 << 41)
+    world.do(Decide(7, 2, 8, "tx", commit))
+    goes_on(world)
+    assert 8 in done(world.effects) and dead(world) == len(mine) and not world.engine.shown.prepared
+    assert [queue.name for queue in world.engine.queues()] == ["dead"]
 
 
 def test_a_commit_is_answered_behind_the_letters_of_its_reject():
