@@ -111,6 +111,34 @@ def test_nor_does_the_next_leader(turns, unread, snapshot):
     assert "dead-letter-reason:rejected" in letters(world)
 
 
+@pytest.mark.parametrize("unread", [False, True])
+@pytest.mark.parametrize("snapshot", [False, True])
+@pytest.mark.parametrize(("many", "turns"), [(3, 0), (MANY, 0), (MANY, 3)])
+def test_the_next_leader_knows_which_have_failed_too_often(unread, snapshot, many, turns):
+    """Of letters that a NACK made it said "rejected"."""
+    world = held(many, unread)
+    *_, rejected, last_one = world.engine.shown.consumers[1].ledger
+    turn = world.turn()
+    world.engine.handle(Settle(7, 1, 4, 1, [rejected], Outcome.NACK), turn)
+    world.engine.handle(Settle(7, 1, 5, 1, [last_one], Outcome.REJECT), turn)
+    world.engine.handle(DELETE, turn)
+    world.engine.flush(turn)
+    turn.take_moves()  # they are on their way when the leader dies
+    world.finish(turn)
+    for _ in range(turns):
+        world.commit()
+    small = [(0, record) for record in world.engine.snapshot()]
+    world.commit()
+    if snapshot:
+        world.log = small + [(n, r) for n, r in world.log if not isinstance(r, MetaRecord)]
+    world.restart(first_id=1 << 41)
+    goes_on(world)
+    world.in_pieces, world.auto_commit = False, True
+    world.settle_down()
+    said = letters(world)
+    assert said.count("reason:delivery-limit") == many - 1 and said.count("reason:rejected") == 1
+
+
 def letters(world: World) -> str:
     world.effects.clear()
     world.subscribe(9, "dead", ack=CLIENT, routing=ANYCAST)
