@@ -70,11 +70,11 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         if command in slot.approved:
             if becomes_in_pieces(slot, queue, taken, command, turn):
                 return
-        elif settles_in_pieces(slot, queue, taken, command):
+        elif settles_in_pieces(slot, queue, taken, command, consumer.haunted):
             return
     if outcome is Outcome.ACK:  # what become() would do, without a call more
         acked(slot, queue, taken, turn)
-    elif told_when_moved(slot, queue, taken, command, turn):
+    elif told_when_moved(slot, queue, taken, command, turn, consumer.haunted):
         return
     # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's, nor of what was
     # settled before under the same name.

@@ -259,7 +259,8 @@ def _carrying_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Tu
             yield
         left -= 1 + len(claim.messages) // 10
         queue = slot.queues.get(claim.queue)
-        if queue is not None:
+        # An estate has the number of a queue that is gone, and what was claimed of it went with that.
+        if queue is not None and not queue.estate:
             queue.arrived(len(claim.messages))
             if prepared.commit:
                 yield from becoming(slot, queue, claim.messages, Outcome(claim.outcome), claim.delay, group)

@@ -43,12 +43,14 @@ class LargeReturn:
     failed    whether that was an attempt in vain.
     open      dead letters of it that are on their way to their address, and messages that are being read back.
     command   who has asked for it, and is told of its end; None: nobody.
+    again     it may be about what was settled before under the same name: told behind what its session began before.
     behind    what else it is told then.
     before, after    what its session has begun last before it, and next, of what is not all back.
     turn      the last one in which some came."""
 
     __slots__ = (
-        "_messages", "after", "before", "behind", "command", "delay", "failed", "light", "open", "outcome", "turn",
+        "_messages", "after", "again", "before", "behind", "command", "delay", "failed", "light", "open", "outcome",
+        "turn",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +61,7 @@ class LargeReturn:
         light: bool = False,
         delay: int | None = None,
         command: Settle | None = None,
+        again: bool = False,
     ) -> None:
         self._messages = messages  # nobody else knows these
         self.open = 0
@@ -67,6 +70,7 @@ class LargeReturn:
         self.light = light
         self.delay = delay
         self.command = command
+        self.again = again
         self.behind: deque[Effect] = deque()
         self.before: LargeReturn | None = None
         self.after: LargeReturn | None = None
@@ -215,5 +219,10 @@ class ReturningSessions:
             del self._last[returning.session]
             if returning.before is not None:
                 self._last[returning.session] = returning.before
-        told, command = returning.ends(), returning.command
-        return [Done(command.session, command.seq), *told] if command is not None and command.seq else told
+        command = returning.command
+        own = [Done(command.session, command.seq)] if command is not None and command.seq else []
+        if not returning.again:
+            return [*own, *returning.ends()]
+        # Asked again, of this very leader: all of it may be with its first try, and that one is not all back.
+        returning.behind.extendleft(own)
+        return returning.ends()

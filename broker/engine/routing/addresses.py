@@ -32,7 +32,7 @@ from ..state.log_group import grouped
 from ..state.slot import Slot
 from ..state.slot_address import Address
 from . import dead_letter_queues, kept_messages
-from .returns import estate_of, letters_of
+from .returns import estate_of, letters_of, note_failed
 from .routing import check_budget, default_routing, has_type, mismatch, resolve
 
 
@@ -330,6 +330,7 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
     if estate is not None:
         bind(slot, estate)
         slot.touched[estate] = None
+        note_failed(slot, estate, turn)
 
 
 def forget_consumer(slot: Slot, consumer: int, session: int) -> None:

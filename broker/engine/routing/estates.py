@@ -44,7 +44,7 @@ def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
 
 
 def _left_by_a_restart(slot: Slot, queue: Queue, turn: Turn) -> None:
-    """All that a restart finds in it was to be a dead letter."""
+    """All that a restart finds in it was to be a dead letter: what has a count for having failed (note_failed)."""
     most = queue.settings.max_delivery_attempts
     while queue.count:
         if turn.returned >= RETURNED:
@@ -56,5 +56,5 @@ def _left_by_a_restart(slot: Slot, queue: Queue, turn: Turn) -> None:
         if 0 < run.expires <= turn.now:
             expire(slot, queue, run, turn)
         else:
-            dead_letter(slot, queue, run, FAILED if 0 <= most <= run.attempts else REJECTED, turn)
+            dead_letter(slot, queue, run, FAILED if most >= 0 and run.attempts >= max(most, 1) else REJECTED, turn)
     slot.fetch_hidden(queue, turn)

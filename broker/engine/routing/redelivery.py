@@ -288,15 +288,22 @@ def dead_letter(slot: Slot, queue: Queue, run: Run, reason: str, turn: Turn) -> 
     if settings.message_advisories:
         advisories.tell(slot, advisories.DEAD, queue.address, queue.routing, run.ids, len(run.records), turn)
     to = dead_letter_queues.dead_letter_queue(settings, queue.address)
-    _leave(
-        slot, queue, run, settings.dead_letter_address, to, f"dead-letter-reason:{reason}\n", Left.DEAD_LETTERED, turn
-    )
+    _leave(slot, queue, run, settings.dead_letter_address, to, _reason(reason), Left.DEAD_LETTERED, turn)
+
+
+def failed(move: Move) -> bool:
+    """Is it of messages that have failed too often."""
+    return move.run.lines.endswith(_reason(FAILED).encode())
+
+
+def _reason(reason: str) -> str:
+    return f"dead-letter-reason:{reason}\n"
 
 
 def expire(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
     """To the expiry address, or dropped if there is none."""
     slot.counters.add("expired", len(run.records))
-    header = f"_AMQ_ACTUAL_EXPIRY:{turn.now}\ndead-letter-reason:expired\n"
+    header = f"_AMQ_ACTUAL_EXPIRY:{turn.now}\n{_reason('expired')}"
     settings = queue.settings
     if settings.message_advisories:
         advisories.tell(slot, advisories.EXPIRED, queue.address, queue.routing, run.ids, len(run.records), turn)

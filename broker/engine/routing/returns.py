@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Final
 
 from broker.core.address import Outcome
 from broker.core.commands import Settle
 from broker.core.effects import Turn
-from broker.core.message import Run
-from broker.core.records import Left
+from broker.core.message import DURABLE, Run
+from broker.core.records import Left, MetaRecord
 from broker.core.spans import Span, spans_of
 
 from ..consumers.consumer import Ledger
@@ -25,7 +26,10 @@ from ..queue.large_returns import BACK, LIGHT, WHOLE, LargeReturn
 from ..queue.page_store import Recall
 from ..queue.queue import Queue
 from ..state.slot import LEAST_RETURNED, RETURNED, Slot
-from .redelivery import FAILED, REJECTED, bring_back, give_back, nack, reject, unreadable
+from .redelivery import FAILED, REJECTED, bring_back, failed, give_back, nack, reject, unreadable
+
+_SPANS: Final = 1000
+"""Of a record that counts: it is text."""
 
 
 def leave(slot: Slot, queue: Queue, messages: Ledger, turn: Turn, failed: bool) -> None:
@@ -38,9 +42,9 @@ def leave(slot: Slot, queue: Queue, messages: Ledger, turn: Turn, failed: bool) 
         _begin(slot, queue, LargeReturn(messages, failed))
 
 
-def settles_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settle) -> bool:
+def settles_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settle, again: bool) -> bool:
     """The same for what one ACK, NACK or REJECT is about, if it is much: its session is told when all of it has
-    happened. False: it is not, and nothing has been done."""
+    happened. again: see LargeReturn. False: it is not, and nothing has been done."""
     outcome, count = command.outcome, len(messages)
     if queue.stays() or outcome not in (Outcome.ACK, Outcome.NACK, Outcome.REJECT):
         return False
@@ -50,15 +54,15 @@ def settles_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settl
         return False
     if outcome is not Outcome.ACK:
         slot.counters.add("nacked", count)
-    _begin(slot, queue, _asked(command, messages, light))
+    _begin(slot, queue, _asked(command, messages, light, again))
     return True
 
 
-def told_when_moved(slot: Slot, queue: Queue, messages: Ledger, command: Settle, turn: Turn) -> bool:
+def told_when_moved(slot: Slot, queue: Queue, messages: Ledger, command: Settle, turn: Turn, again: bool) -> bool:
     """become() for what one word is about. Its session is told when the dead letters that come of it are where they
     go, and what has to be read back for that is: told before, it would be no truth where the owner dies before that.
-    False: there are none of either, and nobody has been told."""
-    returning, first = _asked(command, {}), len(turn.moves)
+    again: see LargeReturn. False: there are none of either, and nobody has been told."""
+    returning, first = _asked(command, {}, again=again), len(turn.moves)
     become(slot, queue, messages, command.outcome, command.delay, turn, returning)
     _send_on(slot, returning, first, turn)
     if returning.done:
@@ -105,8 +109,8 @@ def becoming(
             yield
 
 
-def _asked(command: Settle, messages: Ledger, light: bool = False) -> LargeReturn:
-    return LargeReturn(messages, True, command.outcome, light, max(command.delay, -1), command)
+def _asked(command: Settle, messages: Ledger, light: bool = False, again: bool = False) -> LargeReturn:
+    return LargeReturn(messages, True, command.outcome, light, max(command.delay, -1), command, again)
 
 
 def become(
@@ -235,6 +239,24 @@ def letters_of(estate: Queue) -> list[Span]:
     ids += [i for asked in estate.pages.recalls.values() for named, _ in asked for i in named]
     ids += [i for move in estate.leaving or () for i in move.ids]
     return spans_of(ids)
+
+
+def note_failed(slot: Slot, estate: Queue, turn: Turn) -> None:
+    """Behind its record: which of its letters have failed too often. The last failure of each was never counted, and
+    whoever leads next would have them as rejected."""
+    if not estate.durable:
+        return
+    ids = [i for of in estate.returning or () if _why(of) == FAILED for i, run in of.looking() if run.flags & DURABLE]
+    recalls = estate.pages.recalls.values()
+    ids += [i for asked in recalls for named, of in asked if _why(of) == FAILED for i in named]
+    ids += [i for move in estate.leaving or () if failed(move) for i in move.ids]
+    if not ids:
+        return
+    attempts, spans = max(estate.settings.max_delivery_attempts, 1), spans_of(ids)
+    estate.tries.note(ids, attempts, 0)
+    for at in range(0, len(spans), _SPANS):
+        data = {"queue": estate.id, "attempts": attempts, "spans": spans[at : at + _SPANS], "due": 0}
+        turn.appends.append(MetaRecord(slot.number, "count", data))
 
 
 def _put_away(slot: Slot, queue: Queue) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
-from broker.core.commands import Act, Disconnect, Manage, Settle, Unsubscribe
+from broker.core.commands import Act, Decide, Disconnect, Manage, Prepare, Settle, Unsubscribe
 from broker.core.effects import Done, Turn
 from broker.core.message import Blob
 from broker.core.records import GroupRecord, Left, MetaRecord, SettleRecord
@@ -55,6 +55,24 @@ def test_a_reject_of_what_is_not_read_back_is_answered_when_its_letters_are_ther
     assert done(effects) == [5] and dead(world) == many
 
 
+@pytest.mark.parametrize("many", [3, BACK, BACK + 1, MANY])
+def test_who_rejects_again_is_told_behind_the_letters_of_the_first_time(many):
+    """Its stream broke. Of more than 64 it was told at once, for they are ghosts now: had the leader died then, all of
+    them would have come again."""
+    world = held(many)
+    ids = list(world.engine.shown.consumers[1].ledger)
+    world.do(Settle(7, 1, 5, 1, [ids[-1]], Outcome.REJECT))
+    for _ in range(MANY // BACK + 4):
+        world.commit()
+    world.attach(1, held=[(ids[0], ids[-1])], **SUB)
+    world.do(Settle(7, 1, 5, 1, [ids[-1]], Outcome.REJECT))
+    for _ in range(MANY // BACK + 4):
+        world.commit()
+    assert world.fetches and done(world.effects) == [] and not dead(world), "nothing has been read back"
+    goes_on(world)
+    assert done(world.effects) == [5, 5] and dead(world) == many
+
+
 @pytest.mark.parametrize("outcome", [Outcome.REJECT, Outcome.NACK])
 @pytest.mark.parametrize("many", [3, MANY])
 @pytest.mark.parametrize("unread", [False, True])
@@ -91,6 +109,34 @@ def test_nor_does_the_next_leader(turns, unread, snapshot):
     world.restart(first_id=1 << 42)
     assert dead(world) == MANY and [queue.name for queue in world.engine.queues()] == ["dead"]
     assert "dead-letter-reason:rejected" in letters(world)
+
+
+@pytest.mark.parametrize("unread", [False, True])
+@pytest.mark.parametrize("snapshot", [False, True])
+@pytest.mark.parametrize(("many", "turns"), [(3, 0), (MANY, 0), (MANY, 3)])
+def test_the_next_leader_knows_which_have_failed_too_often(unread, snapshot, many, turns):
+    """Of letters that a NACK made it said "rejected"."""
+    world = held(many, unread)
+    *_, rejected, last_one = world.engine.shown.consumers[1].ledger
+    turn = world.turn()
+    world.engine.handle(Settle(7, 1, 4, 1, [rejected], Outcome.NACK), turn)
+    world.engine.handle(Settle(7, 1, 5, 1, [last_one], Outcome.REJECT), turn)
+    world.engine.handle(DELETE, turn)
+    world.engine.flush(turn)
+    turn.take_moves()  # they are on their way when the leader dies
+    world.finish(turn)
+    for _ in range(turns):
+        world.commit()
+    small = [(0, record) for record in world.engine.snapshot()]
+    world.commit()
+    if snapshot:
+        world.log = small + [(n, r) for n, r in world.log if not isinstance(r, MetaRecord)]
+    world.restart(first_id=1 << 41)
+    goes_on(world)
+    world.in_pieces, world.auto_commit = False, True
+    world.settle_down()
+    said = letters(world)
+    assert said.count("reason:delivery-limit") == many - 1 and said.count("reason:rejected") == 1
 
 
 def letters(world: World) -> str:
@@ -214,6 +260,35 @@ def test_a_queue_that_an_operator_deletes():
     world.do(Manage(7, 9, 8, Act.DELETE, "t", "sub", force=True))
     goes_on(world)
     assert dead(world) == MANY and [queue.name for queue in world.engine.queues()] == ["dead"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ACK, Outcome.NACK, Outcome.REJECT])
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_what_a_transaction_in_doubt_has_claimed_goes_with_the_queue(outcome, commit, fails_over):
+    """Its decision found the estate, which has the number: four fewer than none were on their way, so it stayed for
+    ever, and what was rolled back was a dead letter."""
+    world = World(addresses=LETTERS)
+    world.subscribe(1, **SUB)
+    world.subscribe(2, **SUB)
+    for n in range(2 * MANY):
+        world.publish("t", b"%d" % n, durable=True, routing=MULTICAST)
+    mine, claimed = (list(world.engine.shown.consumers[n].ledger) for n in (1, 2))
+    world.in_pieces, world.auto_commit = True, False
+    world.do(Prepare(7, 2, 5, "tx", 9, [Settle(7, 2, 0, 2, [claimed[3]], outcome)]))
+    world.commit()
+    world.do(
+        Settle(7, 1, 5, 1, [mine[-1]], Outcome.REJECT),
+        Unsubscribe(7, 2, 7, 2, "t"),
+        Unsubscribe(7, 1, 6, 1, "t", "sub"),
+    )
+    world.commit()
+    if fails_over:
+        world.restart(first_id=1 << 41)
+    world.do(Decide(7, 2, 8, "tx", commit))
+    goes_on(world)
+    assert 8 in done(world.effects) and dead(world) == len(mine) and not world.engine.shown.prepared
+    assert [queue.name for queue in world.engine.queues()] == ["dead"]
 
 
 def test_a_commit_is_answered_behind_the_letters_of_its_reject():

@@ -28,6 +28,8 @@ class Watched:
         if len(slot.queues) > MOST:
             self._engine = None
             return
+        short = [(queue.name, queue.moving) for queue in slot.queues.values() if queue.moving < 0]
+        assert not short, f"more came back, or arrived, than had left: {short}"
         now = {id: _shown(queue) for id, queue in slot.queues.items() if not queue.hidden}
         if self._engine is engine:
             news = slot.changed.since(self._mark)
