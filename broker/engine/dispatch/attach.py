@@ -61,7 +61,7 @@ def check_consumers(slot: Slot, queue: Queue, turn: Turn) -> None:
 def fall_asleep(slot: Slot, command: Subscribe) -> None:
     """A wildcard consumer that needs no queue yet. Raises RefusedError."""
     resolve(slot, command)
-    check_budget(slot)
+    check_budget(slot, command.resume is None)
     if slot.patterns is not None:
         # A SUBSCRIBE that is asked again (its answer was lost): asleep once, not twice, or a message would wake two.
         slot.patterns.forget(command.consumer, command.session)
@@ -136,7 +136,7 @@ def fall_asleep_everywhere(slot: Slot, command: SubscribeAll, turn: Turn) -> Non
     """The same in all slots; any of them may say whether it can be had. Raises RefusedError."""
     selective_consumers.check(command.model, slot.xpath, turn)
     resolve(slot, command.model)
-    check_budget(slot)
+    check_budget(slot, command.model.resume is None)
     slot.wildcards.add(command, slot.match.delimiter)
 
 

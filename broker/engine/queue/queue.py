@@ -191,7 +191,7 @@ class Queue:
         self.hidden = self.estate = True
         for each in returning:
             self.begins_return(each)
-        self.leaving, self.spilled = gone.leaving, gone.spilled
+        self.leaving, self.spilled, self.out, self.handed = gone.leaving, gone.spilled, gone.out, gone.handed
         self.moving = self.pages.inherit(gone.pages) + sum([len(move.ids) for move in self.leaving or ()])
         self.last = max(gone.last, gone.restart.restored)
 

@@ -85,12 +85,12 @@ def subscribed_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
             if command.resume is None and known.selector != (command.selector or None):
                 _other_selector(slot, known, command, turn)
             return known
-        check_budget(slot)
+        check_budget(slot, command.resume is None)
         return create(
             slot, command.address, command.queue, Routing.MULTICAST, turn,
             subscription=True, selector=command.selector, maker=command.maker,
         )  # fmt: skip
-    check_budget(slot)
+    check_budget(slot, command.resume is None)
     return own_queue(slot, command, turn)
 
 
@@ -170,6 +170,8 @@ def bind(slot: Slot, queue: Queue) -> None:
     if queue.hidden:
         # Not in `slot.addresses`: no client can route to it, and it does not keep an address alive.
         slot.hidden[_hidden(queue)] = queue
+        if queue.estate:
+            slot.budget.estate_made()
         return
     slot.budget.queue_made()
     address = slot.addresses.get(queue.address)
@@ -276,6 +278,8 @@ def unbind(slot: Slot, queue: Queue) -> None:
     slot.timed.discard(queue)
     if queue.hidden:
         del slot.hidden[_hidden(queue)]
+        if queue.estate:
+            slot.budget.estate_gone()
         return
     slot.budget.queue_gone()
     if queue.latency is not None and slot.budget.latencies is not None:

@@ -139,11 +139,14 @@ def _check_subscription(slot: Slot, queue: str, address: Address | None) -> None
         )
 
 
-def check_budget(slot: Slot) -> None:
-    """Raises RefusedError if there may be no more queues. A transaction in progress may pass the limit by its own."""
+def check_budget(slot: Slot, estates: bool = False) -> None:
+    """Raises RefusedError if there may be no more queues. A transaction in progress may pass the limit by its own.
+
+    estates   those count, too: for who can leave one after the other, by subscribing anew, where dead letters cannot
+              go. Not for what letters may need to go: they would be lost, for the sake of what waits for that."""
     budget = slot.budget
     # Of the process, not of the slot: it is the process that runs out of memory.
-    if budget.used >= budget.limit:
+    if budget.used + (budget.estates if estates else 0) >= budget.limit:
         raise RefusedError(
             Code.QUEUE_LIMIT, f"{budget.limit} queues exist (engine.max_queues); delete some, or end subscriptions"
         )

@@ -8,12 +8,13 @@ import pytest
 from broker.core.address import Outcome
 from broker.core.commands import Act, Decide, Disconnect, Manage, Prepare, Settle, Unsubscribe
 from broker.core.effects import Done, Turn
+from broker.core.errors import Code
 from broker.core.message import Blob
 from broker.core.records import GroupRecord, Left, MetaRecord, SettleRecord
 from broker.engine.queue.large_returns import BACK
 
 from .test_returns import MANY, done, goes_on, last
-from .world import ANYCAST, CLIENT, MULTICAST, World
+from .world import ANYCAST, CLIENT, MULTICAST, World, refused
 
 LETTERS = {"t": {"dead_letter_address": "dead", "max_delivery_attempts": 1}}
 SUB = {"ack": CLIENT, "routing": MULTICAST, "address": "t", "queue": "sub", "durable": True}
@@ -172,6 +173,44 @@ def test_what_is_on_its_way_to_another_owner_when_its_queue_goes(many):
         effects += world.finish(later)
     effects += goes_on(world)
     assert done(effects) == [5, 6] and not world.engine.queues()
+
+
+def test_who_subscribes_rejects_and_deletes_in_turn_is_stopped():
+    """Where dead letters cannot go, each time an estate stays: nothing bounded them, and nothing showed them."""
+    world = World(addresses=LETTERS, max_queues=3)
+    away = []
+    for n in range(5):
+        world.subscribe(n + 1, session=1, seq=n + 1, **{**SUB, "queue": f"sub{n}"})
+        if refused(world.effects):
+            break
+        world.publish("t", b"x" * 1000, durable=True, routing=MULTICAST)
+        turn = world.turn()
+        world.engine.handle(Settle(7, 1, 0, n + 1, [last(world, n + 1)], Outcome.REJECT), turn)
+        world.engine.handle(Unsubscribe(7, 1, 0, n + 1, "t", f"sub{n}"), turn)
+        world.engine.flush(turn)
+        away += turn.take_moves()  # the dead letter address is full
+        world.finish(turn)
+    budget = world.engine.shown.budget
+    assert refused(world.effects) == [Code.QUEUE_LIMIT] and len(away) == 3
+    (shown,) = [metric for metric in budget.metrics() if metric.name == "stomp_deleted_queues"]
+    assert shown.samples == [({}, 3.0)] and not budget.used
+    world.commit()
+    world.restart(first_id=1 << 40)
+    assert dead(world) == 3, "what they need to go they get"
+    world.subscribe(9, **SUB)
+    assert not refused(world.effects) and not world.engine.shown.budget.estates
+
+
+def test_it_weighs_what_its_queue_did():
+    world = held(MANY, unread=False)
+    world.commit()
+    memory = world.engine.shown.budget.memory
+    before = memory.queues
+    world.do(Settle(7, 1, 5, 1, [last(world)], Outcome.REJECT), DELETE)
+    (estate,) = [queue for queue in world.engine.queues() if queue.estate]
+    assert estate.out > before // 100 and memory.queues == sum(queue.weight for queue in world.engine.queues())
+    goes_on(world)
+    assert memory.queues == sum(queue.weight for queue in world.engine.queues())
 
 
 def test_another_subscription_of_the_name_may_be_made_meanwhile():

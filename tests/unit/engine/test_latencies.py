@@ -93,7 +93,7 @@ def test_messages_are_timed_to_their_consumer_and_their_ack():
 def test_off_nothing_is_counted():
     world = World(0)
     world.turn(1000, world.subscribe(), world.publish())
-    assert list(world.budget.metrics()) == []
+    assert [metric.name for metric in world.budget.metrics()] == ["stomp_deleted_queues"]
     world.budget.forget_slot(0)
 
 
