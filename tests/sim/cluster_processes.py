@@ -154,7 +154,10 @@ def settings_of(random: Random, diverted: dict[str, str], kept: int) -> Settings
         cluster=ClusterSettings(
             lease_s=2.0, ping_ms=ping, dead_after_ms=max(pick((200, 500)), round(2.5 * ping)), promise_ms=promise,
             tail_bytes=pick((0, 1000, 1 << 20)), seed_bytes_per_s=pick((20_000, 50_000_000)),
-            batch_bytes=pick((300, 256 * 1024)), edge_pending_bytes=pick((3000, 16 << 20)),
+            batch_bytes=pick((300, 256 * 1024)),
+            # Of what is drawn already: one draw more would make another history of every seed that is kept as a test.
+            linger_ms=20 if promise == 100 else 0,
+            edge_pending_bytes=pick((3000, 16 << 20)),
             edge_grace_s=pick((1.0, 5.0)), unavailable_after_s=120.0, replace_after_s=60.0,
             kept_body_bytes=kept,
         ),

@@ -141,7 +141,7 @@ def with_changed(settings: Settings, entries: Sequence[Entry]) -> Settings:
 def on_one_machine(settings: Settings) -> Settings:
     """How parent and edge processes look after each other. That one has ended the kernel says: pings are for one that
     stands still, which nobody need replace in a hurry."""
-    cluster = replace(settings.cluster, ping_ms=PING_MS, dead_after_ms=STILL_MS, batch_bytes=BATCH_BYTES)
+    cluster = replace(settings.cluster, ping_ms=PING_MS, dead_after_ms=STILL_MS, batch_bytes=BATCH_BYTES, linger_ms=0)
     return replace(settings, cluster=cluster)
 
 

@@ -224,7 +224,8 @@ class ClusterPort:
             # _send(), in line, and presses() only where it may say yes.
             link, backpressure = channel.link, self._backpressure
             if blob is None and link is not None and channel.live and channel.asked is None:
-                link.add(channel.slot, command, nbytes)
+                # Only a client that wants a receipt waits for a SEND.
+                link.add(channel.slot, command, nbytes, entry.seq != 0)
             else:
                 channel.send(command, nbytes)
             if not channel.opened:

@@ -11,7 +11,8 @@ commands mean.
 #     add …        40 more commands gather
 #     taken 1      in the owner's next message: batch 2 leaves with all 40
 # So a quiet edge waits for nothing and a busy one sends large messages: the round trip is the clock, as in Nagle's
-# algorithm, and one untaken batch bounds what a broken stream can leave in doubt.
+# algorithm, and one untaken batch bounds what a broken stream can leave in doubt. Where many SENDs come one by one that
+# nobody waits for, the round trip is too fast a clock, and a slower one is beside it (linger.py).
 
 from __future__ import annotations
 
@@ -38,6 +39,7 @@ from ..codec.effect_codec import LinkEffect, read_effects
 from ..codec.flat import joined, parted, put_flat, read_flat_effects
 from ..questions import Asked, Done, Tell
 from ..stats import LinkStats
+from .linger import ENOUGH_BYTES, Linger
 
 log = logging.getLogger("stampede.link")
 
@@ -154,6 +156,9 @@ class OwnerLink:
         self._batch = 0
         self._awaiting = False
         self._scheduled = False
+        self._linger = Linger(self._settings.linger_ms / 1000)
+        self._urgent = False
+        """Somebody waits for something of what is queued."""
         self._gone: dict[int, None] = {}
         self._frames: list[pb.Body] = []
         self._taken = 0
@@ -309,16 +314,28 @@ class OwnerLink:
         self._spared_bytes += nbytes
         return True
 
-    def add(self, slot: int, command: LinkCommand, nbytes: int) -> None:
-        """Queues the command; it leaves with the next batch."""
+    def add(self, slot: int, command: LinkCommand, nbytes: int, waits: bool = True) -> None:
+        """Queues the command; it leaves with the next batch. waits: somebody waits for what comes of it."""
         queue = self._queues.get(slot)
         if queue is None:
             queue = self._queues[slot] = deque()
         queue.append((command, nbytes))
         self._queued += nbytes
-        if not self._scheduled and not self._awaiting:
+        if waits:
+            self._urgent = True
+        if not self._scheduled and not self._awaiting and (not self._linger.resting or self._leaves()):
             self._scheduled = True
             self._schedule(self._flush)
+
+    def _leaves(self) -> bool:
+        """May what is queued leave before a rest is over."""
+        return self._urgent or self._queued >= ENOUGH_BYTES
+
+    def _rested(self, linger: Linger) -> None:
+        """A rest is over. linger: of the stream in which it began."""
+        linger.over()
+        if linger is self._linger and self._queues and not self._awaiting:
+            self._flush()
 
     def drop(self, slot: int) -> None:
         """Forgets what is queued for the slot."""
@@ -372,6 +389,7 @@ class OwnerLink:
                 commands.extend(map(_COMMAND, queue))
             self._queues = {}
             self._queued = 0
+            self._urgent = False
         else:
             commands = self._cut()
         if self._flat:
@@ -385,6 +403,9 @@ class OwnerLink:
             self._batch += 1
             up.batch = self._batch
             self._awaiting = True
+            linger = self._linger
+            if linger.begins(len(commands), self._clock.monotonic()):
+                self._later(linger.seconds, partial(self._rested, linger))
         return flat
 
     def _put(self, commands: list[LinkCommand], up: pb.Up) -> None:
@@ -509,7 +530,8 @@ class OwnerLink:
             self._timer = True
             self._later(TAKEN_S, end.tell_taken)
         told, untold = self._taken - self._told, self._untold_bytes
-        if self._queues or self._frames or told >= TAKEN_MESSAGES or untold >= TAKEN_BYTES:
+        waiting = self._queues and (not self._linger.resting or self._leaves())
+        if waiting or self._frames or told >= TAKEN_MESSAGES or untold >= TAKEN_BYTES:
             self._flush()
 
     def tell_taken(self, end: _End) -> None:
