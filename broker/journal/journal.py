@@ -219,7 +219,21 @@ class Journal:
         """write(batch) has returned. Loop thread."""
         self._appender.landed(batch.nbytes)
         self.history.reach(batch.ends)
-        self._compactor.landed(batch.parts[-1].number if batch.parts else None, batch.freed)
+        self._compactor.landed(batch.parts[-1].number if batch.parts else None)
+
+    @property
+    def wants_clear(self) -> bool:
+        """Call clear() in a helper thread."""
+        return self._store.has_dead and not self._store.dead
+
+    def clear(self) -> list[int] | None:
+        """Removes some of what committed batches have said to be dead; for cleared(). None: nothing may go now. Raises
+        JournalDead."""
+        return self._store.clear()
+
+    def cleared(self, segments: list[int]) -> None:
+        """clear() has returned that. Loop thread."""
+        self._compactor.gone(segments)
 
     # ── space ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -16,6 +16,7 @@ from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 from broker.journal.journal import Journal
 from tests.sim.checker import Violation
 from tests.sim.disk import PowerLoss, SimDisk
+from tests.sim.journal_world import clear_some
 
 FOLDER = "/data/journal"
 SLOTS = (1, 2)
@@ -99,6 +100,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
+        self.slow = Random(seed + (1 << 32))
         pick = self.random.choice
         tail = pick((0, 800, 1 << 16))
         settings = JournalSettings(
@@ -237,6 +239,7 @@ class World:
                     link.sent = last
         replica.journal.write(batch)
         replica.journal.committed(batch)
+        clear_some(replica.journal, self.slow)
 
     def maintain(self, replica: Replica) -> None:
         replica.journal.maintain()

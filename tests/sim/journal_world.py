@@ -16,6 +16,14 @@ from tests.sim.disk import PowerLoss, SimDisk
 FOLDER = "/data/journal"
 
 
+def clear_some(journal: Journal, random: Random) -> None:
+    """The helper thread that removes what is dead has had time for some of it, or for nothing."""
+    for _ in range(random.choice((0, 0, 1, 5))):
+        if not journal.wants_clear or (gone := journal.clear()) is None:
+            return
+        journal.cleared(gone)
+
+
 class World:
     """`sizes`: how large bodies are in this history (swarm: each history has its own habits)."""
 
@@ -25,6 +33,8 @@ class World:
 
     def __init__(self, seed: int, sync: bool = True) -> None:
         self.random = Random(seed)
+        # Its own: histories of seeds that are kept stay what they were.
+        self.slow = Random(seed + (1 << 32))
         self.disk = SimDisk(seed)
         pick = self.random.choice
         self.settings = JournalSettings(
@@ -123,6 +133,7 @@ class World:
                 self.journal.write(batch)  # as promised: nothing was believed, the same batch may come again
             self.journal.committed(batch)
         self.checker.told(records)
+        clear_some(self.journal, self.slow)
 
     # ── crashes ────────────────────────────────────────────────────────────────────────────────────
 

@@ -13,6 +13,7 @@ from broker.core.records import MetaRecord, RunRecord, SettleRecord
 from broker.journal.journal import Journal
 from tests.sim.disk import PowerLoss, SimDisk
 from tests.sim.journal_world import FOLDER, World
+from tests.unit.journal.support import clear
 
 SEED = 37
 """A history with a torn tail, segments freed and segments rewritten."""
@@ -115,6 +116,7 @@ def commit(journal):
     if batch is not None:
         journal.write(batch)
         journal.committed(batch)
+        clear(journal)
 
 
 def small_journal(clean):

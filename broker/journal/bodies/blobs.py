@@ -11,7 +11,7 @@ Must not know which messages there are: the journal's live index says which blob
 #     finish      checksums behind it; synced, and then its name in the folder. Only now a RUN that names it is
 #                 appended: a record whose body may be missing would be a message that cannot be delivered (I3)
 #     settled     the live index counts references per queue; with the last one the blob is idle, and when the settle is
-#                 durable its file is `doomed` and removed with a batch. A crash before that: again an orphan
+#                 durable its file is `doomed` and removed behind a batch. A crash before that: again an orphan
 # On a follower `receive` makes the same file under the same id, before the item that names it is appended.
 
 from __future__ import annotations
@@ -117,17 +117,14 @@ class BlobStore:
         Raises JournalError when the body is here already."""
         if self.has(id):
             raise JournalError(f"large body {id:016x} is here already")
-        with self.store.lock:
-            # The same body may come back while its removal is on its way to the commit thread: the removal asks
-            # `doomed` under this lock, right before it unlinks.
-            self.store.doomed.discard(self.path(id))
+        # The same body may come back while its removal is on its way.
+        self.store.spare(self.path(id))
         return BlobWriter(self, id, again=True)
 
     def doom(self, id: int) -> str:
-        """The path, to be removed with a batch. Loop thread."""
+        """The path, to be removed behind a batch. Loop thread."""
         path = self.path(id)
-        with self.store.lock:
-            self.store.doomed.add(path)
+        self.store.doomed.add(path)
         return path
 
     def open(self, id: int, length: int = -1) -> BodyFile:

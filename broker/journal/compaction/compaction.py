@@ -287,7 +287,7 @@ class Compactor:
         # Persist, then remove.
         yield from self._wait(self._appender.list_segments())
         numbers = [b.number for b in segments]
-        # With a later batch, in the commit thread, one after another: a later segment must not be gone while an
+        # Behind a later batch, in a helper thread, one after another: a later segment must not be gone while an
         # earlier one is back after a crash.
         self._appender.frees(numbers)
         while not self.removed.issuperset(numbers):
@@ -318,11 +318,14 @@ class Compactor:
             self._appender.removals.extend([self._blobs.doom(i) for i in ids if not self._blobs.has(i)])
             yield True
 
-    def landed(self, batch: int | None, freed: Iterable[int]) -> None:
-        """That batch is durable, and these segments are gone."""
+    def landed(self, batch: int | None) -> None:
+        """That batch is durable."""
         if batch is not None:
             self.committed = batch
-        self.removed.update(freed)
+
+    def gone(self, segments: Iterable[int]) -> None:
+        """These segments are removed."""
+        self.removed.update(segments)
 
     def keep_from(self, segment: int) -> None:
         """What is in this segment and behind it stays for those who read the history; 0: nothing."""

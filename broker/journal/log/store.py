@@ -18,6 +18,7 @@ import errno
 import re
 import threading
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -41,6 +42,8 @@ _HANDLES: Final = 128
 """Open files of closed segments."""
 LOOK_BYTES: Final = 1 << 20
 """Of commits, between two looks at the free space of the volume."""
+CLEARED: Final = 4
+"""Large bodies removed at once: the thread that does it makes new segments, too."""
 SPARES: Final = 2
 """The next segment, and the reserve for settling when the disk is full."""
 
@@ -50,7 +53,7 @@ def segment_name(number: int) -> str:
 
 
 class Store:
-    """Folder and files. Thread-safe where said: `write` in the commit thread, `prepare` in a helper thread,
+    """Folder and files. Thread-safe where said: `write` in the commit thread, `prepare` and `clear` in a helper thread,
     `acquire`/`release` in any."""
 
     def __init__(self, files: Files, folder: str, settings: JournalSettings) -> None:
@@ -77,7 +80,9 @@ class Store:
         """Position up to which everything appended is on stable storage."""
         self.algorithms: dict[int, int] = {}
         self.doomed: set[str] = set()
-        """Files that a batch is to remove. Making one of them anew before that takes it out."""
+        """Files that a batch is to remove. Making one of them anew before that takes it out (spare)."""
+        self._removing = threading.Lock()
+        """Held while one of them is unlinked."""
         self.lock = threading.Lock()
         self._spares: list[tuple[str, int]] = []
         """(name, size); an extra large one may wait here after JournalFull."""
@@ -87,7 +92,8 @@ class Store:
         self._handles: dict[int, File] = {}
         self._pins: dict[int, int] = {}
         self._lock_file: File | None = None
-        self._kept: list[str] = []
+        self._dead_segments: deque[int] = deque()
+        self._dead_files: deque[str] = deque()
         self.keeper: BlobGuard | None = None
         """None: nobody ever copies the folder while it is in use."""
 
@@ -247,7 +253,7 @@ class Store:
     # ── writing (commit thread) ────────────────────────────────────────────────────────────────────
 
     def write(self, batch: Batch) -> None:
-        """The batch is on stable storage when this returns; then its removals are carried out.
+        """The batch is on stable storage when this returns; from then on what it removes may go (clear).
 
         JournalFull: nothing counts as written; the same batch may be written again when there is space.
         JournalDead: the disk failed; nothing may be written ever again.
@@ -262,11 +268,10 @@ class Store:
         for part in batch.parts:
             # One segment is synced before the next is touched: only the very last batch can ever be torn.
             self._write_part(part)
-        # Behind the sync of what replaces them.
-        for number in batch.freed:
-            self.remove(number)
-        if batch.removals or self._kept:
-            self._remove_files(batch.removals)
+        # Behind the sync of what replaces them; by another thread: to unlink 20 MB takes some milliseconds, and all
+        # who want a receipt wait for this one.
+        self._dead_segments += batch.freed
+        self._dead_files += batch.removals
         if batch.parts:
             # After everything: a batch that JournalFull has stopped is written again as a whole, to the same places.
             self.next_batch = batch.parts[-1].number + 1
@@ -313,32 +318,11 @@ class Store:
             self._unlink(self.path(segment_name(number)))
             self.files.sync_dir(self.folder)
 
-    def _remove_files(self, paths: list[str]) -> None:
-        """These, and what has been kept so far; unless the folder is being copied, and there is room for it."""
-        # A removal that has to wait is repeated with each later batch. After a crash the files are orphans, and
-        # removed.
-        self._kept += paths
-        if self.keeper is None or self.full:
-            self._remove_kept()
-            return
-        with self.keeper.removing() as free:
-            if free:
-                self._remove_kept()
-
-    def _remove_kept(self) -> None:
-        kept, self._kept = self._kept, []
-        for path in kept:
-            with self.lock, self.guard("remove a dead file", full=False):
-                # Whoever receives the same body anew has taken it out: its file must stay.
-                if path in self.doomed:
-                    self.doomed.remove(path)
-                    self._unlink(path)
-
     def _unlink(self, path: str) -> None:
         try:
             self.files.remove(path)
         except FileNotFoundError:
-            pass  # a batch that is written again after JournalFull
+            pass
 
     def _adopt(self, number: int, size: int) -> None:
         """Makes a spare the segment `number`. Its name appears only when header and zeroes are on disk."""
@@ -361,6 +345,51 @@ class Store:
             self.algorithms[number] = f.PREFERRED
         with self.guard("begin a segment", full=False):
             self.files.sync_dir(self.folder)
+
+    # ── removing (helper thread) ───────────────────────────────────────────────────────────────────
+
+    @property
+    def has_dead(self) -> bool:
+        """Something waits for clear()."""
+        return bool(self._dead_segments or self._dead_files)
+
+    def clear(self) -> list[int] | None:
+        """Removes some of what is dead, in its order. Returns the segments among it; None: there is nothing that may go
+        now. After a crash what is left is removed by the next start."""
+        gone: list[int] = []
+        if self._dead_segments:
+            self.remove(self._dead_segments[0])
+            gone.append(self._dead_segments.popleft())
+        return gone if self._clear_files() or gone else None
+
+    def _clear_files(self) -> bool:
+        """Some large bodies, unless the folder is being copied and there is room for it. False: none."""
+        if not self._dead_files:
+            return False
+        if self.keeper is None or self.full:
+            self._remove_files()
+            return True
+        with self.keeper.removing() as free:
+            if free:
+                self._remove_files()
+        return free
+
+    def _remove_files(self) -> None:
+        files = self._dead_files
+        for _ in range(min(len(files), CLEARED)):
+            path = files[0]
+            with self._removing, self.guard("remove a dead file", full=False):
+                # Whoever receives the same body anew has spared it: its file must stay.
+                if path in self.doomed:
+                    self._unlink(path)
+                    self.doomed.discard(path)
+            files.popleft()
+
+    def spare(self, path: str) -> None:
+        """A file that may be doomed is made anew: it is not removed. Waits where it is being removed just now."""
+        if path in self.doomed:  # it stays there until it is gone
+            with self._removing:
+                self.doomed.discard(path)
 
     # ── space (helper thread) ──────────────────────────────────────────────────────────────────────
 

@@ -81,8 +81,8 @@ class GroupCommit:
     congested   more is on its way than may be: producers are to pause."""
 
     __slots__ = (
-        "_after", "_alone", "_committing", "_copying", "_data", "_ending", "_io", "_journal", "_kept_open", "_later",
-        "_lazy", "_max_inflight", "_owner", "_prepare_io", "_preparing", "_replicas", "_stats", "_stopped",
+        "_after", "_alone", "_clearing", "_committing", "_copying", "_data", "_ending", "_io", "_journal", "_kept_open",
+        "_later", "_lazy", "_max_inflight", "_owner", "_prepare_io", "_preparing", "_replicas", "_stats", "_stopped",
         "congested", "done", "open", "wanted",
     )  # fmt: skip
 
@@ -118,7 +118,7 @@ class GroupCommit:
         """Commit number → who wants to know when it is on the disk."""
         self._committing = False
         self._lazy = False
-        self._preparing = False
+        self._preparing = self._clearing = False
         self._stopped = False
 
     def append(self, records: list[LogRecord]) -> None:
@@ -211,6 +211,8 @@ class GroupCommit:
             if not self._stats.full_waits % 60:
                 log.error("%s; free space on the disk of %s", error, self._data)
             self._stats.waits_for_room()
+            # What was kept for a backup goes now.
+            self._clear()
             # The same bytes to the same places. Nothing else can be written meanwhile: later batches stand behind
             # this one.
             self._later(FULL_RETRY_S, partial(self._write, batch, number))
@@ -233,6 +235,7 @@ class GroupCommit:
             self.check_pressure()
         if self._journal.wants_prepare:
             self._prepare()
+        self._clear()
         self._owner.committed()
 
     def _tell(self) -> None:
@@ -296,6 +299,22 @@ class GroupCommit:
 
         self._preparing = True
         self._prepare_io.submit(self._journal.prepare, prepared)
+
+    def _clear(self) -> None:
+        """Has files removed that nobody needs any more, some at a time: who waits for a commit waits for none."""
+        if self._clearing or not self._journal.wants_clear:
+            return
+
+        def cleared(gone: list[int] | None, error: BaseException | None) -> None:
+            self._clearing = False
+            if error is not None:
+                self._owner.fail(f"journal: {error}")
+            elif gone is not None:
+                self._journal.cleared(gone)
+                self._clear()
+
+        self._clearing = True
+        self._prepare_io.submit(self._journal.clear, cleared)
 
     def hurry(self) -> None:
         """The process stops: what nobody waits for is left alone."""

@@ -8,6 +8,7 @@ from broker.journal.log import format as f
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import (
     FOLDER,
+    clear,
     commit,
     settings,
     snapshot,
@@ -43,6 +44,7 @@ class Node:
         batch = self.journal.seal()
         self.journal.write(batch)
         self.journal.committed(batch)
+        clear(self.journal)
         return batch.items
 
     def follow(self, items):

@@ -38,6 +38,13 @@ def commit(journal):
     if batch is not None:
         journal.write(batch)
         journal.committed(batch)
+        clear(journal)
+
+
+def clear(journal):
+    """All that may go."""
+    while journal.wants_clear and (gone := journal.clear()) is not None:
+        journal.cleared(gone)
 
 
 def put(journal, *records):
@@ -62,6 +69,7 @@ def maintain(journal):
         if batch is not None:
             journal.write(batch)
             journal.committed(batch)
+            clear(journal)
         elif not more:
             return
     raise AssertionError("maintain() never comes to rest")

@@ -19,7 +19,7 @@ from broker.journal.journal import Journal
 from broker.journal.tools import backup as subject
 from broker.journal.tools.backup import STATEMENT, Statement, take_backup
 from tests.sim.disk import SimDisk
-from tests.unit.journal.support import FOLDER, meta, sent, settings, settled
+from tests.unit.journal.support import FOLDER, clear, meta, sent, settings, settled
 
 COPY = "/copy/journal"
 LARGE = b"0123456789abcdef" * 300
@@ -119,6 +119,7 @@ class Broker:
         if batch is not None:
             self.journal.write(batch)
             self.journal.committed(batch)
+            clear(self.journal)
             self.removed += len(batch.removals) + len(batch.freed)
             if batch.parts:
                 self.log += [(batch.parts[0].number, batch.parts[-1].number, change) for change in changes]
@@ -393,6 +394,7 @@ def test_a_full_disk_waits_for_no_backup(broker):
         broker.journal.maintain()
         broker.put([], *broker.small)
         broker.journal._store.lacks(low_space=True)
+        clear(broker.journal)
     assert not [name for name in broker.disk.names if "/blobs/" in name]
 
 

@@ -9,6 +9,7 @@ import pytest
 from broker.core.errors import CorruptJournal
 from broker.journal.bodies.bodies import PIECE
 from broker.journal.journal import Journal
+from broker.journal.log.store import CLEARED
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import FOLDER, open_journal, settings
 
@@ -91,3 +92,49 @@ def test_one_that_comes_back_while_it_is_to_be_removed_stays():
     assert path in journal._store.doomed
     journal.blobs.receive(0x2A)
     assert path not in journal._store.doomed
+
+
+def doomed(disk, count):
+    """A journal with a committed batch that removes so many bodies, and their paths."""
+    journal = open_journal(disk)
+    paths = []
+    for _ in range(count):
+        writer = journal.blobs.create()
+        writer.write(b"body")
+        blob = writer.finish(sync=True)
+        paths.append(journal.blobs.path(blob.id))
+        journal.forget_blob(blob)
+    batch = journal.seal()
+    journal.write(batch)
+    journal.committed(batch)
+    return journal, paths
+
+
+def there(disk, paths):
+    return [path for path in paths if path in disk.names]
+
+
+def test_a_commit_removes_no_file_itself():
+    disk = SimDisk(0)
+    journal, paths = doomed(disk, 2 * CLEARED + 1)
+    assert there(disk, paths) == paths and journal.wants_clear
+    assert journal.clear() == [] and len(there(disk, paths)) == CLEARED + 1, "some at a time"
+    assert journal.clear() == [] and journal.clear() == []
+    assert not there(disk, paths) and not journal.wants_clear and journal.clear() is None
+
+
+def test_what_was_not_removed_before_a_crash_is_removed_by_the_next_start():
+    disk = SimDisk(0)
+    _, paths = doomed(disk, 3)
+    disk.crash()
+    open_journal(disk)
+    assert not there(disk, paths)
+
+
+def test_one_that_comes_back_before_its_turn_is_not_removed():
+    disk = SimDisk(0)
+    journal, paths = doomed(disk, 2)
+    journal.blobs.receive(int(paths[1].rpartition("/")[2], 16))
+    while journal.clear() is not None:
+        pass
+    assert there(disk, paths) == paths[1:]

@@ -9,6 +9,7 @@ from broker.core.message import DURABLE, Run
 from broker.core.records import RunRecord
 from tests.unit.journal.nodes import Node
 from tests.unit.journal.support import (
+    clear,
     commit,
     maintain,
     settled,
@@ -68,6 +69,7 @@ class TestBodies:
             b.journal.append_seed(1, item)
         b.journal.write(removal)
         b.journal.committed(removal)
+        clear(b.journal)
         b.journal.end_seed(1, seed.lineage, seed.lsn)
         commit(b.journal)
         assert b.crash().blobs.read(record.run.blob.id, 0, 1000) == b"abc" * 100

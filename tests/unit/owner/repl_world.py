@@ -28,6 +28,7 @@ from broker.owner.replication.replica_check import Inspector
 from broker.owner.slots.standby import Standby
 from broker.seams.stream import Ended, EndKind
 from tests.sim.disk import SimDisk
+from tests.unit.journal.support import clear
 
 QUEUE = 1
 FOLDER = "/data"
@@ -362,6 +363,7 @@ class Owner:
         if batch is not None:
             self.journal.write(batch)
             self.journal.committed(batch)
+            clear(self.journal)
         self.on_disk.update(ends)
         self.committing, self.committed = False, number
         self.leaders.committed(number)

@@ -27,6 +27,10 @@ class Disk:
         self.writes: list[list] = []
         self.bad: list[Exception] = []
         self.wants_snapshot = self.wants_prepare = False
+        self.dead: list[list[int]] = []
+        """What each clear() removes."""
+        self.copied = False
+        """A backup has the folder: nothing may go."""
         self.backlog = 0
         self.inflight_bytes = 0
         self.small: list[list[object]] = []
@@ -66,6 +70,18 @@ class Disk:
 
     def prepare(self) -> None:
         self._log("prepared")
+
+    @property
+    def wants_clear(self) -> bool:
+        return bool(self.dead)
+
+    def clear(self):
+        if self.bad:
+            raise self.bad.pop(0)
+        return None if self.copied else self.dead.pop(0)
+
+    def cleared(self, segments) -> None:
+        self._log(("gone", *segments))
 
     def maintain(self) -> bool:
         if self.bad:
@@ -277,3 +293,42 @@ def test_what_compaction_waits_for_is_sealed_though_nobody_else_waits():
     disk.inflight_bytes = 10
     assert disk.commits.maintain() is True
     assert disk.log == [("sealed", 1, "moved")] and group_commit.LAZY_S > 0
+
+
+def test_files_nobody_needs_are_removed_behind_the_commit_some_at_a_time():
+    disk = Disk()
+    disk.dead = [[3], [], [4]]
+    disk.put("a")
+    disk.io.one()
+    assert disk.log[-1] == "turn" and len(disk.prepare_io.jobs) == 1, "told before anything is removed"
+    disk.put("b")
+    disk.io.one()
+    assert len(disk.prepare_io.jobs) == 1, "one at a time"
+    while disk.prepare_io.jobs:
+        disk.prepare_io.one()
+    assert [what for what in disk.log if what[0] == "gone"] == [("gone", 3), ("gone",), ("gone", 4)]
+
+
+def test_what_a_backup_copies_is_asked_for_again_with_the_next_commit_or_when_the_disk_is_full():
+    disk = Disk()
+    disk.dead, disk.copied = [[]], True
+    disk.put("a")
+    disk.io.one()
+    disk.prepare_io.one()
+    assert not disk.prepare_io.jobs, "not again and again"
+    disk.bad = [JournalFull("no room")]
+    disk.put("b")
+    disk.io.one()
+    disk.copied = False
+    disk.prepare_io.one()
+    assert not disk.dead and disk.log[-1] == ("gone",)
+
+
+def test_a_file_that_cannot_be_removed_ends_the_owner():
+    disk = Disk()
+    disk.dead = [[3]]
+    disk.put("a")
+    disk.io.one()
+    disk.bad = [JournalDead("EIO")]
+    disk.prepare_io.one()
+    assert disk.log[-1] == ("failed", "journal: EIO")
