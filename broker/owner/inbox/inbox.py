@@ -6,10 +6,10 @@ a command does.
 """
 
 # Example. 2,000 SENDs come in one go, of which a turn carries out 512:
-#     submit    all of them stand in `new`; more than MOST wait: whoever sends is told to pause (fills)
+#     submit    all of them stand in `new`; more than `most` wait: whoever sends is told to pause (fills)
 #     take      the first portion goes into the turn, the rest keeps its place in `new`; another turn is asked for
 #     put_back  the turn had enough before its end: what it has left over comes before what was sent meanwhile
-#     eases     less than half of MOST are left: those who pause may go on
+#     eases     less than half of `most` are left: those who pause may go on
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from broker.core.commands import Command, Publish, Subscribe
 from broker.core.message import Blob
 
 from .deferred import Deferred
-from .portions import FEW, MOST, portion
+from .portions import FEW, LEAST, MOST, TURNS, portion
 from .shares import Shares
 
 
@@ -28,9 +28,11 @@ class Inbox:
     """new       what nobody has looked at yet. Appended to where it is submitted: a call less for each.
     deferred  what waits for several turns.
     throttles an edge was told to have its producers pause, as too much waits.
+    most      commands that may wait: as many as TURNS turns carry out, of what there was last. In a cluster MOST: who
+              has little there need not wait for all of them (shares.py), and each word to an edge costs a message.
     again     slot → how many consumers come again to it and have not been attached yet; None: nobody asks."""
 
-    __slots__ = ("_shares", "_wake", "again", "deferred", "new", "throttles")
+    __slots__ = ("_shares", "_wake", "again", "deferred", "most", "new", "throttles")
 
     def __init__(self, deferred: Deferred, wake: Callable[[], None], alone: bool = True) -> None:
         """wake: has a turn run soon. alone: every slot is led here, and what a session asks of one may be seen by what
@@ -39,6 +41,7 @@ class Inbox:
         self.new: list[Command] = []
         self.deferred = deferred
         self.throttles = False
+        self.most = MOST
         self.again: dict[int, int] | None = None
         self._wake = wake
 
@@ -49,7 +52,7 @@ class Inbox:
     def eases(self) -> bool:
         """Those who pause may go on; asked while it throttles."""
         # Half: else producers would be stopped and let go by turns.
-        self.throttles = len(self.new) + len(self.deferred.waiting) >= MOST // 2
+        self.throttles = len(self.new) + len(self.deferred.waiting) >= self.most // 2
         return not self.throttles
 
     def drain(self) -> tuple[list[Command], list[Command]]:
@@ -58,9 +61,15 @@ class Inbox:
         shares = self._shares
         # The rest keeps its place in front of what comes meanwhile.
         if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
-            inbox, self.new = (inbox[:cut], inbox[cut:]) if shares is None else shares.drain(inbox)
+            if shares is None:
+                inbox, self.new = inbox[:cut], inbox[cut:]
+                self.most = min(max(TURNS * cut, LEAST), MOST)
+            else:
+                inbox, self.new = shares.drain(inbox)
             self._wake()
-        elif shares is not None and shares.seen:
+        elif shares is None:
+            self.most = MOST
+        elif shares.seen:
             shares.clear()
         return self.deferred.begin() if self.deferred.waiting else [], inbox
 

@@ -39,6 +39,10 @@ BACK: Final = 4
 """Units of a message that comes back: 14 to 33 µs, and up to 43 as a dead letter."""
 MOST: Final = 1500
 """Commands that may wait: then those who send are to pause."""
+TURNS: Final = 2
+"""So many turns' work may wait, of some 3 ms each: 1,500 NACKs are 60 ms, for whoever sends a message behind them."""
+LEAST: Final = 100
+"""… and so many commands, however heavy: less would stop and let go senders in each turn."""
 LOOKED: Final = 2 * MOST
 """So many are looked at for those of who has little among them (shares.py)."""
 

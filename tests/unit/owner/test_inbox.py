@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from broker.core.address import Routing
-from broker.core.commands import Disconnect, Publish
+from broker.core.commands import Disconnect, Publish, Transact
 from broker.core.message import Blob
 from broker.owner.inbox.deferred import Deferred
 from broker.owner.inbox.inbox import Inbox
-from broker.owner.inbox.portions import FEW, MOST, TURN
+from broker.owner.inbox.portions import FEW, LEAST, MOST, TURN, TURNS
 from tests.unit.engine.world import run_of
 
 
@@ -109,6 +109,17 @@ def test_who_was_told_to_pause_goes_on_when_half_is_left(at: Bench) -> None:
     assert not at.inbox.eases(), "not at the first place that is free"
     at.inbox.new.pop()
     assert at.inbox.eases() and not at.inbox.throttles
+
+
+def test_of_heavy_commands_fewer_may_wait(at: Bench) -> None:
+    """1,500 NACKs are 60 ms of work: whoever sends a message behind them waits for all of it."""
+    for heavy, fewest in ((Transact(1, 7, 1, [send(1)] * 2), 2 * TURN // 10), (Transact(1, 7, 1, [send(1)] * 60), 0)):
+        at.comes(*[heavy] * 400)
+        carried_out = len(at.inbox.drain()[1])
+        assert at.inbox.most == max(TURNS * carried_out, LEAST) and fewest <= at.inbox.most < MOST // 2
+        while at.inbox.new:
+            at.inbox.drain()
+        assert at.inbox.most == MOST, "of what there is now nothing is known"
 
 
 def test_a_slot_that_goes_takes_its_own_with_it(at: Bench) -> None:
