@@ -45,6 +45,7 @@ from broker.link.edge_side.reachability import LOOK_S
 from broker.owner.commit.io_thread import IoThread
 from broker.seams.entropy import number, token
 from broker.seams.files import fingerprint, temporary_file
+from broker.seams.loop_watchdog import Steps
 
 from .live.administration import ThisNode, api
 from .live.bridging import inside_of
@@ -340,6 +341,10 @@ class EdgeProcess(ClusterProcess):
         # Edges that have read what is missing here serve with it: clients are theirs until it is mended.
         # One whose certificate is revoked reaches no owner.
         return self._ready and led > 0 and not self.config.missing and not barred, details
+
+    def watched(self) -> list[Steps]:
+        """What edges do, and what owners tell them."""
+        return [self.steps] if self.edge is None else [self.steps, self.edge.steps]
 
     def engines(self) -> tuple[()]:
         return ()

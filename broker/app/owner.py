@@ -57,6 +57,7 @@ from broker.rpc.server import GrpcServer
 from broker.seams.clock import SteadyClock
 from broker.seams.entropy import number
 from broker.seams.files import OsFiles
+from broker.seams.loop_watchdog import Steps
 from broker.seams.stream import EDGE_SERVICE, Stream, StreamEnd
 
 from .process.alarm import Alarm
@@ -527,6 +528,10 @@ class OwnerProcess(ClusterProcess):
         if lost := self.metadata.rewound:
             details["etcd"] = lost  # not ready: a rolling restart must not go on into an empty store
         return self._ready and self.membership.up and not lagging and not lost, details
+
+    def watched(self) -> list[Steps]:
+        """What others tell it, and its turns."""
+        return [self.steps, self.shard.steps]
 
     def engines(self) -> list[Engine]:
         return self.shard.every_engine()

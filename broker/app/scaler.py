@@ -77,6 +77,10 @@ class ScalerProcess:
     def _readiness(self) -> tuple[bool, dict[str, Any]]:
         return bool(self.owners), {"owners": len(self.owners)}
 
+    def watched(self) -> tuple[()]:
+        """It has no clients."""
+        return ()
+
     def engines(self) -> tuple[()]:
         return ()
 

@@ -42,6 +42,7 @@ from broker.owner.shard.views import Views
 from broker.seams.clock import SteadyClock, SystemClock
 from broker.seams.entropy import token
 from broker.seams.files import OsFiles
+from broker.seams.loop_watchdog import Steps
 
 from .edges.parent import EdgeProcesses
 from .edges.worker_settings import memory_shares, refuse_more_partitions, refuse_undivided
@@ -381,6 +382,10 @@ class Standalone:
         if self.shard.stopped and not self.failed.done():
             self.failed.set_result(self.shard.stopped)
         self._maintain_soon(MORE_S if more else MAINTAIN_S)
+
+    def watched(self) -> list[Steps]:
+        """Turns: there are none without reads."""
+        return [self.shard.steps]
 
     def engines(self) -> list[Engine]:
         return self.shard.every_engine()

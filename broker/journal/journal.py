@@ -221,10 +221,8 @@ class Journal:
         self.history.reach(batch.ends)
         self._compactor.landed(batch.parts[-1].number if batch.parts else None)
 
-    @property
-    def wants_clear(self) -> bool:
-        """Call clear() in a helper thread."""
-        return self._store.has_dead and not self._store.dead
+    wants_clear: bool = property(attrgetter("_store.has_dead"))  # type: ignore[assignment]
+    """Call clear() in a helper thread. Read without a call of Python: every commit asks."""
 
     def clear(self) -> list[int] | None:
         """Removes some of what committed batches have said to be dead; for cleared(). None: nothing may go now. Raises

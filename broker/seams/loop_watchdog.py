@@ -67,18 +67,26 @@ def portion(work: Iterator[object], now: Callable[[], float], since: float | Non
 
 
 class Mark:
-    """When the time of the processor was looked at, and what it was. due: from then on it is too old."""
+    """When the time of the processor was looked at, and what it was. due: from then on it is too old.
 
-    __slots__ = ("cpu", "due", "marked", "used")
+    beside   is called with each look."""
+
+    __slots__ = ("beside", "cpu", "due", "marked", "used")
 
     def __init__(self, cpu: Callable[[], float]) -> None:
         self.cpu = cpu
+        self.beside: Callable[[], object] = bool
         self.marked = self.due = float("-inf")
         self.used = 0.0
 
     def look(self, at: float) -> None:
         """A step begins at that time, and the last look is too old."""
         self.marked, self.due, self.used = at, at + MARK_S, self.cpu()
+        self.beside()
+
+    def takes_along(self, work: Callable[[], object]) -> None:
+        """From now on with each look."""
+        self.beside = work
 
 
 class StepKindStats:
@@ -168,6 +176,10 @@ class Steps:
         made = StepKindStats(name, self._clock, self._mark)
         self._kinds.append(made)
         return made
+
+    def takes_along(self, work: Callable[[], object]) -> None:
+        """Calls it within a step, now and then: MARK_S apart at least, and never where there are no steps."""
+        self._mark.takes_along(work)
 
     def metrics(self) -> list[Metric]:
         """Families with a series for each kind."""

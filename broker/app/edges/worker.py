@@ -38,6 +38,7 @@ from broker.rpc.framed import FramedDialer
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import number, token
 from broker.seams.files import temporary_file
+from broker.seams.loop_watchdog import Steps
 from broker.seams.memory import growth
 from broker.seams.read_turns import UNHURRIED, in_portions
 from broker.seams.stream import Ended
@@ -150,6 +151,10 @@ class EdgeWorker:
         await self._asked_names.close()
         self._talk.close("it has ended")
         await self._dialer.close()
+
+    def watched(self) -> list[Steps]:
+        """The edge's."""
+        return [] if self.edge is None else [self.edge.steps]
 
     def engines(self) -> tuple[()]:
         return ()

@@ -19,9 +19,10 @@ from broker.core.errors import BrokerError, ConfigError
 from broker.owner.shard.fault_attribution import Working
 from broker.seams.clock import SystemClock
 from broker.seams.files import open_file_limit
+from broker.seams.loop_watchdog import Steps
 from broker.seams.memory import keep_free
 
-from .garbage import collect_rarely
+from .garbage import YoungCollections, collect_rarely
 from .stall_detector import StallDetector
 
 log = logging.getLogger("stampede")
@@ -52,6 +53,10 @@ class Process(Protocol):
 
     async def stop(self) -> None:
         """Finishes what is in flight, within drain_timeout_s."""
+        ...
+
+    def watched(self) -> Iterable[Steps]:
+        """Whose steps are its work."""
         ...
 
     def engines(self) -> Iterable[Working]:
@@ -95,6 +100,9 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
             sys.stderr.write(line + "\n")
         sys.stderr.flush()
         collect_rarely()
+        young = YoungCollections(SystemClock.monotonic)
+        for steps in process.watched():
+            steps.takes_along(young.look)
         keep_free()  # only now: what recovery has needed once is not needed again
         await process.start_admin()
         gc.freeze()  # the admin port's libraries: a hundred thousand objects that a full collection would walk through

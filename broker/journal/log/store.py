@@ -92,6 +92,8 @@ class Store:
         self._handles: dict[int, File] = {}
         self._pins: dict[int, int] = {}
         self._lock_file: File | None = None
+        self.has_dead = False
+        """Something waits for clear(). Written by the commit thread when there is more, else by who removes it."""
         self._dead_segments: deque[int] = deque()
         self._dead_files: deque[str] = deque()
         self.keeper: BlobGuard | None = None
@@ -270,8 +272,10 @@ class Store:
             self._write_part(part)
         # Behind the sync of what replaces them; by another thread: to unlink 20 MB takes some milliseconds, and all
         # who want a receipt wait for this one.
-        self._dead_segments += batch.freed
-        self._dead_files += batch.removals
+        if batch.freed or batch.removals:
+            self._dead_segments += batch.freed
+            self._dead_files += batch.removals
+            self.has_dead = True
         if batch.parts:
             # After everything: a batch that JournalFull has stopped is written again as a whole, to the same places.
             self.next_batch = batch.parts[-1].number + 1
@@ -348,19 +352,18 @@ class Store:
 
     # ── removing (helper thread) ───────────────────────────────────────────────────────────────────
 
-    @property
-    def has_dead(self) -> bool:
-        """Something waits for clear()."""
-        return bool(self._dead_segments or self._dead_files)
-
     def clear(self) -> list[int] | None:
         """Removes some of what is dead, in its order. Returns the segments among it; None: there is nothing that may go
         now. After a crash what is left is removed by the next start."""
         gone: list[int] = []
+        self.has_dead = False  # first: what comes meanwhile says so again
         if self._dead_segments:
             self.remove(self._dead_segments[0])
             gone.append(self._dead_segments.popleft())
-        return gone if self._clear_files() or gone else None
+        cleared = self._clear_files()
+        if self._dead_segments or self._dead_files:
+            self.has_dead = True
+        return gone if cleared or gone else None
 
     def _clear_files(self) -> bool:
         """Some large bodies, unless the folder is being copied and there is room for it. False: none."""

@@ -235,7 +235,8 @@ class GroupCommit:
             self.check_pressure()
         if self._journal.wants_prepare:
             self._prepare()
-        self._clear()
+        if self._journal.wants_clear:
+            self._clear()
         self._owner.committed()
 
     def _tell(self) -> None:

@@ -36,6 +36,30 @@ gc.callbacks.insert(0, watch)
 queues = {number: ({}, [], {number: []}) for number in range(100_000)}
 print(max(walked))
 """
+REPLACED = """
+import gc
+from broker.app.process.garbage import YoungCollections, collect_rarely
+from collections import deque
+walked = [0]
+def watch(phase, info):
+    if phase == "start" and info["generation"] < 2:
+        walked.append(sum(len(gc.get_objects(generation)) for generation in range(info["generation"] + 1)))
+collect_rarely()
+gc.callbacks.insert(0, watch)
+now = [0.0]
+young = YoungCollections(lambda: now[0])
+messages = deque(([], {}) for _ in range(20_000))
+gc.freeze()
+walked.clear()
+for number in range(300_000):
+    messages.append(([], {number: 0}))
+    messages.popleft()
+    now[0] += 0.00001
+    if LOOKS and not number % 50:
+        young.look()
+gc.collect(1)
+print(max(walked))
+"""
 RINGS = """
 import weakref
 from broker.app.process.garbage import collect_rarely
@@ -50,6 +74,28 @@ for _ in range(20):
         rings.append(weakref.ref(ring))
     rings = [found for found in rings if found() is not None]
     assert len(rings) < 60_000
+print("ok")
+"""
+OLD_RINGS = """
+import gc, weakref
+from broker.app.process.garbage import OLD, YoungCollections, collect_rarely
+class Ring:
+    pass
+collect_rarely()
+now = [0.0]
+young = YoungCollections(lambda: now[0])
+for looks in (1, 2, 5, OLD):
+    ring = Ring()
+    ring.itself = ring
+    found = weakref.ref(ring)
+    for _ in range(looks):
+        now[0] += 1
+        young.look()
+    del ring
+    for _ in range(OLD):
+        now[0] += 1
+        young.look()
+    assert found() is None, looks
 print("ok")
 """
 
@@ -71,8 +117,18 @@ def test_what_is_walked_in_one_step_while_things_are_made_is_bounded() -> None:
     assert 20_000 < int(run(MIDDLE)) < 40_000
 
 
+def test_what_replaces_what_goes_is_looked_at_by_the_clock() -> None:
+    """CPython counts what is made less what is freed: it counted nothing, and the next look walked through it all."""
+    assert int(run("LOOKS = False" + REPLACED)) == 40_002
+    assert int(run("LOOKS = True" + REPLACED)) < 8_000
+
+
 def test_a_small_process_frees_its_rings() -> None:
     assert run(RINGS) == "ok\n"
+
+
+def test_looks_by_the_clock_free_rings_of_every_age() -> None:
+    assert run(OLD_RINGS) == "ok\n"
 
 
 def test_nothing_is_collected_meanwhile_and_everything_afterwards_whatever_happens():
