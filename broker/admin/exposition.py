@@ -6,8 +6,9 @@ family means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import (
@@ -30,6 +31,12 @@ MAX_SERIES = 2000
 counted in `stomp_series_dropped`."""
 
 
+PIECE = 16
+"""Samples made and written at a time: about a tenth of a millisecond."""
+_EOF = b"# EOF\n"
+"""The end of a page of OpenMetrics."""
+
+
 class Collector:
     """Asks every source anew at each scrape. Families of one name from several sources become one."""
 
@@ -38,7 +45,7 @@ class Collector:
         self._gathered: dict[str, Metric] | None = None
 
     def gather(self) -> Iterator[None]:
-        """Asks them, one per step; the next collect() tells what they said, in whatever thread."""
+        """Asks them, one per step; the next pieces() tell what they said."""
         families: dict[str, Metric] = {}
         for source in self._sources:
             for metric in source.metrics():
@@ -51,26 +58,29 @@ class Collector:
             yield
         self._gathered = families
 
-    def collect(self) -> Iterator[Family]:
-        if self._gathered is None:
-            for _ in self.gather():
-                pass
-        families, self._gathered = self._gathered or {}, None
+    def pieces(self) -> Iterator[tuple[Family, bool]]:
+        """What gather() has found, PIECE samples at a time. True: of the family of the piece before."""
+        families, self._gathered = self._gathered, None
+        if families is None:
+            deque(self.gather(), maxlen=0)
+            families, self._gathered = self._gathered or {}, None
         dropped = GaugeMetricFamily(
             "stomp_series_dropped", f"Series left out of a family with more than {MAX_SERIES}.", labels=["family"]
         )
         for name, metric in families.items():
             if len(metric.samples) > MAX_SERIES:
                 dropped.add_metric([name], len(metric.samples) - MAX_SERIES)
-            yield family(metric)
-        yield dropped
-        yield InfoMetricFamily("stomp_build", "Version of the broker.", value={"version": __version__})
+            for at in range(0, min(len(metric.samples), MAX_SERIES) or 1, PIECE):
+                samples = metric.samples[at : min(at + PIECE, MAX_SERIES)]
+                yield family(Metric(metric.name, metric.kind, metric.help, samples)), at > 0
+        yield dropped, False
+        yield InfoMetricFamily("stomp_build", "Version of the broker.", value={"version": __version__}), False
 
 
 def family(metric: Metric) -> Family:
-    """One family with at most MAX_SERIES samples. Histogram counts are per bucket (the last one: above all bounds)."""
+    """As the library wants it. Histogram counts are per bucket (the last one: above all bounds)."""
     made = _KINDS[metric.kind](metric.name, metric.help)
-    for labels, value in metric.samples[:MAX_SERIES]:
+    for labels, value in metric.samples:
         if isinstance(value, Histogram):
             bounds, counts, total, examples = value
             names = [*map(str, bounds), "+Inf"]
@@ -94,21 +104,48 @@ _KINDS: dict[str, type[CounterMetricFamily] | type[GaugeMetricFamily] | type[His
 }
 
 
+class _Piece:
+    """A registry of one family, or of a part of one."""
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+
+    def collect(self) -> Iterable[Family]:
+        return (self._family,)
+
+
 class Exposition:
-    """A registry of ours alone (not the global one), plus what every process tells: CPU, memory, files, GC."""
+    """What our sources tell, and what every process does: CPU, memory, files, GC."""
 
     def __init__(self, sources: Sequence[MetricSource]) -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
         self._collector = Collector(sources)
-        self._registry.register(self._collector)
-        ProcessCollector(registry=self._registry)
-        GCCollector(registry=self._registry)
+        # Of ours alone, not the global one.
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        GCCollector(registry=self._process)
 
     def gather(self) -> Iterator[None]:
-        """Call it before render() where that runs in a thread of its own: sources are asked in this one."""
+        """Asks the sources, one per step."""
         return self._collector.gather()
 
-    def render(self, accept: str) -> tuple[bytes, str]:
-        """(body, content type) in the format the scraper's Accept header asks for."""
+    def rendering(self, accept: str) -> Iterator[tuple[bytes, str] | None]:
+        """(body, content type) in the format the scraper's Accept header asks for, of what gather() has found: the last
+        of many steps. A thread would take the interpreter from the loop, and from who commits, for as long."""
         encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        body: list[bytes] = []
+        for piece, goes_on in chain(self._collector.pieces(), ((each, False) for each in self._process.collect())):
+            text = encode(_Piece(piece)).removesuffix(_EOF)
+            # The library begins each with HELP and TYPE.
+            while goes_on and text.startswith(b"# "):
+                text = text[text.index(b"\n") + 1 :]
+            body.append(text)
+            yield None
+        if "openmetrics" in content_type:
+            body.append(_EOF)
+        yield b"".join(body), content_type
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """The same at once."""
+        *_, page = self.rendering(accept)
+        assert page is not None
+        return page

@@ -232,6 +232,7 @@ class AdminServer:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         assert self._exposition is not None  # requests come after start()
+        accept = request.headers.get("Accept", "")
         async with self._scraping:
             for asking in self._asking_first:
                 await asking()
@@ -240,8 +241,10 @@ class AdminServer:
                     pass
             async for _ in self._in_portions(self._exposition.gather(), "/metrics"):
                 pass
-            body, content_type = await asyncio.to_thread(self._exposition.render, request.headers.get("Accept", ""))
-        return _answer(200, body, content_type)
+            page: list[tuple[bytes, str]] = []
+            async for _ in self._in_portions(_collected(self._exposition.rendering(accept), page.append), "/metrics"):
+                pass
+        return _answer(200, *page[0])
 
     async def _in_portions(self, work: Iterator[object], asked: str) -> AsyncIterator[None]:
         """Turns of the loop between portions of it, by the clock: a piece takes some µs, or a hundred where no cache

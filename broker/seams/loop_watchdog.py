@@ -48,7 +48,7 @@ AGED_S = 0.1
 """With each of these the portions of one answer get longer by PORTION_S."""
 PORTION = 64
 """Pieces of one, whatever the clock says: in simulations it stands still."""
-MARK_S = 0.01
+MARK_S = 0.002
 """So old a look at the time of the processor may be when a step begins."""
 
 

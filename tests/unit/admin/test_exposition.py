@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from broker.admin.exposition import MAX_SERIES, Exposition
+from broker.admin.exposition import MAX_SERIES, PIECE, Exposition, family
 from broker.core.metrics import Histogram, Metric
 
 
@@ -85,3 +86,31 @@ def test_too_many_series_are_cut_and_the_cut_is_told():
     found = scrape(Source(Metric("stomp_queue_messages", "gauge", "Q.", samples)))
     assert sum(1 for name in found if name[0] == "stomp_queue_messages") == MAX_SERIES
     assert found[("stomp_series_dropped", ("family", "stomp_queue_messages"))] == 3
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
+def test_a_page_in_pieces_is_what_the_library_writes_at_once(accept):
+    """Of families that are longer than a piece, empty, and of each kind."""
+    waits = Histogram([0.001 * n for n in range(40)], [n for n in range(41)], 0.5, {1: ("a" * 32, 0.004, 1.7e9)})
+    many = [({"n": str(n)}, float(n)) for n in range(5 * PIECE + 1)]
+    metrics = [
+        Metric("stomp_long_total", "counter", "Lines\nand \\.", many),
+        Metric("stomp_none", "gauge", "None.", []),
+        Metric("stomp_wait_seconds", "histogram", "Waits.", [({"of": str(n)}, waits) for n in range(2 * PIECE)]),
+        Metric("stomp_more", "gauge", "More.", [({"n": "# x\n"}, 1.0)] * (MAX_SERIES + 3)),
+    ]
+    exposition = Exposition([Source(*metrics)])
+    steps = list(exposition.rendering(accept))
+    assert len(steps) > (MAX_SERIES + 3) // PIECE and not any(steps[:-1])
+
+    class Whole:
+        def collect(self):
+            for metric in metrics:
+                yield family(Metric(metric.name, metric.kind, metric.help, metric.samples[:MAX_SERIES]))
+
+    encode, content_type = choose_encoder(accept)
+    whole = encode(Whole()).removesuffix(b"# EOF\n")
+    body, told = steps[-1]
+    assert told == content_type and body.startswith(whole) and len(whole) > 60_000
+    assert body.endswith(b"# EOF\n") == bool(accept) and body.count(b"# EOF\n") == bool(accept)
+    assert b'stomp_series_dropped{family="stomp_more"} 3.0' in body
