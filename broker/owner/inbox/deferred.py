@@ -27,9 +27,9 @@ from broker.core.effects import AddressBlocked, Turn
 
 from .portions import TURN, units
 
-TURN_NS: Final = 2_000_000
+TURN_NS: Final = 1_000_000
 """Of looking, in one turn. Why: no step may be longer than 5 ms (docs/adr/0009), and a turn has other work."""
-PIECE_NS: Final = 1_000_000
+PIECE_NS: Final = 500_000
 """… for one session, while others wait for the same."""
 ALL: Final = 1 << 62
 """More units than there are."""
