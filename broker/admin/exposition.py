@@ -136,7 +136,7 @@ class Exposition:
         for piece, goes_on in chain(self._collector.pieces(), ((each, False) for each in self._process.collect())):
             text = encode(_Piece(piece)).removesuffix(_EOF)
             # The library begins each with HELP and TYPE.
-            while goes_on and text.startswith(b"# "):
+            while goes_on and text[:2] == b"# ":
                 text = text[text.index(b"\n") + 1 :]
             body.append(text)
             yield None

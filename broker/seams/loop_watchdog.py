@@ -84,7 +84,7 @@ class Mark:
         self.marked, self.due, self.used = at, at + MARK_S, self.cpu()
         self.beside()
 
-    def takes_along(self, work: Callable[[], object]) -> None:
+    def also_calls(self, work: Callable[[], object]) -> None:
         """From now on with each look."""
         self.beside = work
 
@@ -177,9 +177,9 @@ class Steps:
         self._kinds.append(made)
         return made
 
-    def takes_along(self, work: Callable[[], object]) -> None:
+    def also_calls(self, work: Callable[[], object]) -> None:
         """Calls it within a step, now and then: MARK_S apart at least, and never where there are no steps."""
-        self._mark.takes_along(work)
+        self._mark.also_calls(work)
 
     def metrics(self) -> list[Metric]:
         """Families with a series for each kind."""

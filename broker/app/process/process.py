@@ -102,7 +102,7 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
         collect_rarely()
         young = YoungCollections(SystemClock.monotonic)
         for steps in process.watched():
-            steps.takes_along(young.look)
+            steps.also_calls(young.look)
         keep_free()  # only now: what recovery has needed once is not needed again
         await process.start_admin()
         gc.freeze()  # the admin port's libraries: a hundred thousand objects that a full collection would walk through

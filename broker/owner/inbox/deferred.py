@@ -29,8 +29,8 @@ from .portions import TURN, units
 
 TURN_NS: Final = 1_000_000
 """Of looking, in one turn. Why: no step may be longer than 5 ms (docs/adr/0009), and a turn has other work."""
-PIECE_NS: Final = 500_000
-"""… for one session, while others wait for the same."""
+PIECE_NS: Final = TURN_NS
+"""… for one session: all of it, as others have the next turns."""
 ALL: Final = 1 << 62
 """More units than there are."""
 

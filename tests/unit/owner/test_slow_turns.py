@@ -90,15 +90,15 @@ def test_what_a_slow_step_has_computed_is_told_apart_from_what_it_waited_for(cap
     turns.tell("busy")
     clock.at += 60
     step(clock, reads, 0.0004)
-    clock.at, used = clock.at + 0.008, used + 0.006
-    began = turns.begin()  # the last look was 8.4 ms ago: of 256 ms since then at least 247.6 are its own
+    clock.at, used = clock.at + 0.0012, used + 0.001
+    began = turns.begin()  # the last look was 1.6 ms ago: of 251 ms since then at least 249.4 are its own
     clock.at, used = clock.at + 0.9, used + 0.25
-    assert turns.took(began) and turns.ours == pytest.approx(0.2476, abs=0.0001)
+    assert turns.took(began) and turns.ours == pytest.approx(0.2494, abs=0.0001)
     turns.tell("both")
     clock.at += 60
     step(clock, turns, 0.7, "waiting")
     assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
-        "a turn took 400 ms (300 ms of them computing)", "a turn took 900 ms (248 ms of them computing)",
+        "a turn took 400 ms (300 ms of them computing)", "a turn took 900 ms (249 ms of them computing)",
         "a turn took 700 ms",
     ]  # fmt: skip
 
