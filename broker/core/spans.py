@@ -47,6 +47,11 @@ def spans_of(ids: Sequence[int]) -> list[Span]:
     return spans
 
 
+def count_of(spans: Iterable[Span]) -> int:
+    """How many ids they are, each as often as it is there."""
+    return sum([last - first + 1 for first, last in spans])
+
+
 def merged(spans: Iterable[Span]) -> list[Span]:
     """Any spans as spans."""
     result: list[Span] = []

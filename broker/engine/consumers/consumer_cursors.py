@@ -24,7 +24,7 @@ from broker.core.spans import Span
 
 from ..messages.page_index import PageIndex
 from ..messages.runs import pick
-from ..messages.unloaded import ghost
+from ..messages.unloaded import ghost, may_be_ghosts
 from .browser import consumed
 from .consumer import Consumer, Ledger
 
@@ -170,7 +170,7 @@ class Cursors:
         # All its client ever got is behind the highest of it: it was shown in the order of ids.
         for _, last in [*held, *taken]:
             cursor.passes(last)
-        if held and consumer.ledger is not None:
+        if held and consumer.ledger is not None and may_be_ghosts(held):
             ledger: Ledger = {}
             for span in held:
                 absent = ghost(span, own=True)

@@ -16,10 +16,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from broker.core.message import DURABLE, NO_IDS, Run
-from broker.core.spans import Span, spans_of
+from broker.core.spans import Span, count_of, spans_of
+
+MOST_GHOSTS: Final = 1 << 20
+"""A client that is said to have more messages than so many: no ghosts are made of those that are not here."""
 
 
 class Stub(Run):
@@ -112,6 +116,12 @@ def ghost(span: Span, own: bool = False, firm: bool = False) -> Stub:
     absent = Stub(range(span[0], span[1] + 1) if span[1] >= span[0] else NO_IDS)
     absent.own, absent.firm = own, firm
     return absent
+
+
+def may_be_ghosts(spans: Iterable[Span]) -> bool:
+    """Are these so few that ghosts may be made of them, one by one. An edge says them, and may say any number: two of
+    them may be 2**40 messages, which nobody was ever given."""
+    return count_of(spans) <= MOST_GHOSTS
 
 
 def is_ghost(run: Run) -> bool:

@@ -22,7 +22,7 @@ from broker.core.address import Outcome
 from broker.core.commands import Settle
 from broker.core.effects import Done, Effect, Turn
 from broker.core.message import Run
-from broker.core.spans import Span
+from broker.core.spans import Span, count_of, inside
 
 BACK = 64
 """Runs that come back in one turn, or _LONG times as many messages of long ones: a client may hold as many as it likes,
@@ -102,11 +102,15 @@ class LargeReturn:
         return [(i, self._messages[i]) for i in ids & self._messages.keys()]
 
     def withdraw(self, spans: list[Span]) -> dict[int, Run]:
-        """Takes out what of these is to come again, and is not back."""
+        """Takes out what of these spans is to come again, and is not back."""
         if self.light or self.outcome in (Outcome.ACK, Outcome.REJECT):
             return {}
         messages = self._messages
-        taken = {i: messages[i] for first, last in spans for i in range(first, last + 1) if i in messages}
+        # An edge has named them, and may have named any number: whichever is shorter is walked.
+        if count_of(spans) > len(messages):
+            taken = {i: run for i, run in messages.items() if inside(spans, i)}
+        else:
+            taken = {i: messages[i] for first, last in spans for i in range(first, last + 1) if i in messages}
         if len(taken) == len(messages):
             self._messages = {}
         else:

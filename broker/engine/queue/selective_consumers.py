@@ -103,8 +103,9 @@ def reclaim(queue: Queue, consumer: Consumer, ledger: dict[int, Run]) -> None:
             known[id(run)] = run
         elif run.position:
             choice.strange.setdefault(run.position, {})[i] = consumer.id
+    held = dict.fromkeys(ledger, consumer.id)
     for run in known.values():
-        choice.own(queue, run, dict.fromkeys(ledger, consumer.id))
+        choice.own(queue, run, held)
 
 
 def configure(queue: Queue) -> None:

@@ -17,6 +17,7 @@ Rule: an id is in one place only. What is taken out of memory or out of the page
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 
@@ -27,7 +28,7 @@ from broker.core.spans import Span, inside, merged, spans_of, within, without
 
 from ..consumers.consumer import Consumer, Ledger
 from ..messages.runs import pick
-from ..messages.unloaded import Stub, ghost, is_ghost, is_strange
+from ..messages.unloaded import Stub, ghost, is_ghost, is_strange, may_be_ghosts
 from ..queue.queue import Queue
 from ..queue.selective_consumers import reclaim
 from ..routing.returns import leave
@@ -81,6 +82,8 @@ def _held(queue: Queue, consumer: Consumer, known: Resume, mine: Ledger, earlier
     if consumer.ledger is None:
         spans = merged(known.held)
         return {i: run for i, run in sorted(mine.items()) if inside(spans, i)}
+    if not may_be_ghosts(known.held):
+        return _in_order({**(earlier or {}), **mine}, known.held)
     ledger: Ledger = {}
     strange = {i for i, run in (earlier or {}).items() if is_strange(run)}
     firm = merged(known.firm) if queue.durable else []
@@ -96,6 +99,19 @@ def _held(queue: Queue, consumer: Consumer, known: Resume, mine: Ledger, earlier
             else:
                 ledger[i] = lasting if inside(firm, i) else absent
     return ledger
+
+
+def _in_order(here: Ledger, held: list[Span]) -> Ledger:
+    """What of these is in the spans, in their order."""
+    place = {span: at for at, span in enumerate(held)}
+    ascending = sorted(held)
+    found: list[tuple[int, int, Run]] = []
+    for i, run in here.items():
+        at = bisect_right(ascending, i, key=_first) - 1
+        if at >= 0 and i <= ascending[at][1]:
+            found.append((place[ascending[at]], i, run))
+    found.sort(key=_place)
+    return {i: run for _, i, run in found}
 
 
 def _lost(counts: dict[int, int], known: Resume, before: Ledger) -> list[Span]:
@@ -190,3 +206,11 @@ def _rest(runs: Iterable[Run], spans: list[Span], found: Ledger) -> list[Run]:
             if kept:
                 rest.append(run if len(kept) == len(run.ids) else pick(run, kept))
     return rest
+
+
+def _first(span: Span) -> int:
+    return span[0]
+
+
+def _place(found: tuple[int, int, Run]) -> tuple[int, int]:
+    return found[:2]

@@ -6,7 +6,18 @@ from random import Random
 
 import pytest
 
-from broker.core.spans import add_span, append_ids, extend, insert_ids, inside, merged, spans_of, within, without
+from broker.core.spans import (
+    add_span,
+    append_ids,
+    count_of,
+    extend,
+    insert_ids,
+    inside,
+    merged,
+    spans_of,
+    within,
+    without,
+)
 
 
 def numbers(spans: list[tuple[int, int]]) -> list[int]:
@@ -18,7 +29,7 @@ def test_spans_say_what_a_set_says():
     for _ in range(300):
         ids = random.sample(range(1, 40), random.randint(1, 25))
         spans = spans_of(ids)
-        assert numbers(spans) == sorted(ids)
+        assert numbers(spans) == sorted(ids) and count_of(spans) == len(ids)
         assert all(spans[n][1] + 1 < spans[n + 1][0] for n in range(len(spans) - 1)), "they do not touch"
         assert [i for i in range(45) if inside(spans, i)] == sorted(ids)
         first = random.randint(1, 40)

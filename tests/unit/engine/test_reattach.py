@@ -8,6 +8,8 @@ from broker.core.address import Outcome
 from broker.core.commands import Disconnect, Hold, Resume, Settle, Subscribe
 from broker.core.errors import Code
 from broker.core.message import TRANSIENT
+from broker.core.spans import merged, spans_of
+from broker.engine.queue.large_returns import BACK
 
 from .leaders import fail_over, loaded, settled, spans
 from .test_configure import configure
@@ -339,3 +341,36 @@ def test_a_repeated_end_of_a_durable_subscription_is_answered_when_the_first_cou
         assert done(effects) == [] and refused(effects) == []
     effects = world.commit()
     assert done(effects) == [4] and refused(effects) == [Code.NO_SUCH_SUBSCRIPTION]
+
+
+@pytest.mark.parametrize("leader", ["old", "new", "on its way back"])
+@pytest.mark.parametrize("ack", [CLIENT, AUTO])
+@pytest.mark.parametrize("kind", [{}, {"non_destructive": True}])
+@pytest.mark.parametrize("span", [(1, 1 << 40), (0, (1 << 64) - 1)])
+def test_two_numbers_of_an_edge_are_not_walked(leader, ack, kind, span):
+    """They stopped the owner for hours, or took all its memory. What is here of them is the consumer's."""
+    world, i = loaded(3 * BACK, ack=CLIENT, **kind)
+    world.settle(1, i[0])
+    if leader == "new":
+        fail_over(world)
+    elif leader == "on its way back":
+        world.in_pieces = True
+        world.settle(1, i[-1], outcome=Outcome.NACK, delay=60_000)
+        assert kind or world.engine.shown.queues[1].returning[0].left
+    world.attach(1, [span], [span] if ack is AUTO else (), ack=ack, firm=[span], credit_messages=0)
+    if ack is CLIENT and not kind:
+        here = i[1:] if leader != "on its way back" else i[1 + BACK :]
+        ledger = world.engine.shown.consumers[1].ledger
+        assert [n for n in ledger if n in here] == here and len(ledger) < len(i)
+        assert refused(world.settle(1, i[-1])) == []
+        world.settle_down()
+        assert spans_of(i) == merged(settled(world)) or leader != "old"
+
+
+def test_of_more_than_a_client_may_have_its_order_counts_all_the_same():
+    world, i = loaded(6, ack=CLIENT)
+    fail_over(world)
+    world.attach(1, [(i[4], i[5]), (i[0], i[1]), (i[5] + 1, 1 << 40)], ack=CLIENT, credit_messages=0)
+    assert list(world.engine.shown.consumers[1].ledger) == [i[4], i[5], i[0], i[1]]
+    world.settle(1, i[5])
+    assert settled(world) == [(i[4], i[5])]
