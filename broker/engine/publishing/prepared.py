@@ -12,7 +12,8 @@ Must not know who decides, nor how decisions are kept (tx_decisions.py).
 #     Done, Done       when both are durable. Until here either may refuse, and the other hears "roll back"
 #     slot 3           writes "decided": from here on it has happened
 #     decide at 9      40 is published to a under a new number, the hidden queue deleted, "unprepared": one group
-#     decide at 12     7 is settled, "unprepared"
+#     decide at 12     7 is settled, "unprepared". Were it rejected instead: "prepared" again, with 7 alone; when its
+#                      dead letter is where it goes "unprepared", and the answer
 # Crashes (I9). Of 9 before it prepared: nothing is there, 3 rolls back. Of 9 behind it: the next leader reads
 # "prepared" and the hidden queue, and asks 3 after IN_DOUBT_MS. Of 12: 7 came back to b in the log's eyes, so the
 # restart takes it out again before anybody is served. Of 3: "decided" is in its log, or its next leader says "never".
@@ -20,6 +21,7 @@ Must not know who decides, nor how decisions are kept (tx_decisions.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from broker.core.address import Outcome, Routing
@@ -33,9 +35,10 @@ from broker.core.spans import spans_of
 from ..dispatch.attach import drowsy, wake_some
 from ..dispatch.settle import check_settle
 from ..messages.runs import copy
+from ..queue.large_returns import LargeReturn
 from ..queue.queue import Queue
 from ..routing.addresses import create, delete
-from ..routing.returns import becoming, leave
+from ..routing.returns import becoming, dead_letters_of, leave
 from ..routing.routing import check_publish
 from ..state.duplicates import repeated
 from ..state.limits import Asked
@@ -147,6 +150,8 @@ def deciding(slot: Slot, command: Decide, turn: Turn) -> Iterator[None]:
     if prepared.commit is None:
         prepared.decide(command.commit, command.calm)
     prepared.waiting.append(command)
+    if prepared.letters:
+        return
     hidden = slot.queues.get(prepared.queue)
     # A rollback needs no bytes. A commit does: after a restart they are read back first (arrived).
     if hidden is None or not prepared.commit or _complete(hidden):
@@ -252,6 +257,7 @@ def _carrying_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Tu
         if prepared.commit:
             yield from _publishing(slot, prepared, hidden, group)
         delete(slot, hidden, group)
+    letters: list[Claim] = []
     left = PIECE
     for claim in prepared.claims:
         if left <= 0:
@@ -263,13 +269,49 @@ def _carrying_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Tu
         if queue is not None and not queue.estate:
             queue.arrived(len(claim.messages))
             if prepared.commit:
-                yield from becoming(slot, queue, claim.messages, Outcome(claim.outcome), claim.delay, group)
+                yield from _becoming(slot, queue, prepared, claim, letters, group)
             else:
                 leave(slot, queue, claim.messages, group, failed=not prepared.calm)
             slot.touched[queue] = None
             slot.watch_idle(queue, turn.now)
-    group.appends.append(MetaRecord(slot.number, "unprepared", {"tx": prepared.tx}))
+    if letters:
+        # To be answered when they are where they go. Who leads next finds what is left of them claimed, and is told
+        # the decision again.
+        prepared.leaves(letters)
+        slot.prepared[prepared.tx] = prepared
+        group.appends.append(MetaRecord(slot.number, "prepared", prepared.data()))
+    else:
+        group.appends.append(_forgotten(slot, prepared))
     turn.merge(group, grouped(slot.number, group.appends))
+    if not letters:
+        _carried_out(slot, prepared, turn)
+
+
+def _becoming(
+    slot: Slot, queue: Queue, prepared: Prepared, claim: Claim, letters: list[Claim], turn: Turn
+) -> Iterator[None]:
+    outcome = Outcome(claim.outcome)
+    of = LargeReturn({}, True, outcome, delay=max(claim.delay, -1))
+    of.is_heard_by(partial(_arrived, slot, prepared))
+    spans = dead_letters_of(queue, outcome, claim.messages, claim.spans)
+    yield from becoming(slot, queue, claim.messages, outcome, claim.delay, turn, of)
+    if not of.done:
+        letters.append(Claim(claim.queue, spans, claim.outcome, claim.delay, {}))
+
+
+def _arrived(slot: Slot, prepared: Prepared, turn: Turn) -> None:
+    """The dead letters of one claim are where they go."""
+    if prepared.arrived():
+        del slot.prepared[prepared.tx]
+        turn.appends.append(_forgotten(slot, prepared))
+        _carried_out(slot, prepared, turn)
+
+
+def _forgotten(slot: Slot, prepared: Prepared) -> MetaRecord:
+    return MetaRecord(slot.number, "unprepared", {"tx": prepared.tx})
+
+
+def _carried_out(slot: Slot, prepared: Prepared, turn: Turn) -> None:
     for command in prepared.waiting:
         _answer(slot, command, turn)
 

@@ -14,7 +14,7 @@ Nobody's commands wait meanwhile: what it is about is in no ledger any more, and
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from itertools import islice
 from typing import Final
 
@@ -43,14 +43,15 @@ class LargeReturn:
     failed    whether that was an attempt in vain.
     open      dead letters of it that are on their way to their address, and messages that are being read back.
     command   who has asked for it, and is told of its end; None: nobody.
+    heard     called at its end, for what a transaction has decided; None: nobody is.
     again     it may be about what was settled before under the same name: told behind what its session began before.
     behind    what else it is told then.
     before, after    what its session has begun last before it, and next, of what is not all back.
     turn      the last one in which some came."""
 
     __slots__ = (
-        "_messages", "after", "again", "before", "behind", "command", "delay", "failed", "light", "open", "outcome",
-        "turn",
+        "_messages", "after", "again", "before", "behind", "command", "delay", "failed", "heard", "light", "open",
+        "outcome", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -75,11 +76,21 @@ class LargeReturn:
         self.before: LargeReturn | None = None
         self.after: LargeReturn | None = None
         self.turn: Turn | None = None
+        self.heard: Callable[[Turn], None] | None = None
 
     @property
     def session(self) -> int:
         """Whose it is; 0: nobody's."""
         return 0 if self.command is None else self.command.session
+
+    @property
+    def awaited(self) -> bool:
+        """Somebody is told of its end."""
+        return self.heard is not None or self.session != 0
+
+    def is_heard_by(self, heard: Callable[[Turn], None]) -> None:
+        """That is called at its end."""
+        self.heard = heard
 
     @property
     def left(self) -> int:

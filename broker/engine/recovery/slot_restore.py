@@ -12,7 +12,8 @@ Kinds (data as JSON; replaying one twice does no harm):
     suspect   queue, id: at an unclean start the mark stood here        crashed   id: the same for `dispatched` runs
     producers   producers: [token, last number] …; refused: [token, number, code, detail] …
     known     address, ids: duplicate ids of durable messages (duplicates.py)
-    prepared  a part of a transaction that waits for its decision (prepared.py)         unprepared  tx
+    prepared  a part of a transaction that waits for its decision (prepared.py); again when it is carried out but for
+              dead letters, which are left of it                       unprepared  tx
     decided   tx, participants: committed, to be told to these slots      told  tx: all of them know
     aborted   tx, at: will never be decided
     coordinator   slot, epoch: newest leader of another slot that has prepared something here
@@ -159,7 +160,8 @@ class Restore:
             # Its coordinator may have failed over too: whoever asked for the transaction has to find that one first.
             prepared.revive(turn.now)
             for claim in prepared.claims:
-                if (source := slot.queues.get(claim.queue)) is not None:
+                # An estate sends on what it has by itself.
+                if (source := slot.queues.get(claim.queue)) is not None and not source.estate:
                     # Before the slot is open: a message that a transaction in doubt has settled must not be handed
                     # out (I9).
                     claim.find(withdraw(source, claim.spans))

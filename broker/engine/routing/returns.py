@@ -18,7 +18,7 @@ from broker.core.commands import Settle
 from broker.core.effects import Turn
 from broker.core.message import DURABLE, Run
 from broker.core.records import Left, MetaRecord
-from broker.core.spans import Span, spans_of
+from broker.core.spans import Span, inside, spans_of
 
 from ..consumers.consumer import Ledger
 from ..messages.unloaded import Stub
@@ -109,6 +109,19 @@ def becoming(
             yield
 
 
+def dead_letters_of(queue: Queue, outcome: Outcome, messages: Ledger, spans: list[Span]) -> list[Span]:
+    """What will come of these by becoming(): the dead letters, as far as they are in `spans`."""
+    if outcome is Outcome.REJECT:
+        return spans
+    if outcome is not Outcome.NACK or queue.settings.max_delivery_attempts < 0:
+        return []
+    failing = _failing(queue, iter(messages.items()))
+    if len(failing) == len(messages):  # as most do that failed together: no look at each
+        return spans
+    ids = [i for i in failing if inside(spans, i)]
+    return spans_of(ids) if ids else []
+
+
 def _asked(command: Settle, messages: Ledger, light: bool = False, again: bool = False) -> LargeReturn:
     return LargeReturn(messages, True, command.outcome, light, max(command.delay, -1), command, again)
 
@@ -155,7 +168,7 @@ def read_back(slot: Slot, queue: Queue, messages: Ledger, count: int, of: LargeR
 
 def _send_on(slot: Slot, returning: LargeReturn, first: int, turn: Turn) -> None:
     """Moves from `first` on come of it."""
-    if not returning.session or len(turn.moves) == first:
+    if not returning.awaited or len(turn.moves) == first:
         return
     # An advisory is of no queue, and nobody waits for it.
     moves = [move for move in turn.moves[first:] if move.queue]
@@ -304,7 +317,7 @@ def _dies(queue: Queue, of: LargeReturn) -> bool:
     """May dead letters come of it, though its queue goes. What was to come again goes with its queue."""
     if not queue.settings.dead_letter_address or queue.stays():
         return False
-    return of.outcome is Outcome.REJECT or (bool(of.session) and queue.settings.max_delivery_attempts >= 0)
+    return of.outcome is Outcome.REJECT or (of.awaited and queue.settings.max_delivery_attempts >= 0)
 
 
 def _failing(queue: Queue, messages: Iterator[tuple[int, Run]]) -> set[int]:

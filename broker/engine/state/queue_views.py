@@ -11,6 +11,7 @@ from typing import Any
 
 from broker.core.address import Routing
 from broker.core.commands import UNLIMITED
+from broker.core.spans import count_of
 from broker.core.virtual_host import host_of
 
 from ..consumers.consumer import Consumer
@@ -159,9 +160,9 @@ def transaction_row(slot: Slot, prepared: Prepared) -> Row:
         "slot": slot.number,
         "coordinator": prepared.coordinator,
         "since": prepared.since,
-        "state": states[prepared.commit],
+        "state": "its dead letters are on their way" if prepared.letters else states[prepared.commit],
         "sends": sum([parked.last - parked.first + 1 for parked in prepared.publishes]),
-        "settles": sum([len(claim.messages) for claim in prepared.claims]),
+        "settles": sum([len(claim.messages) or count_of(claim.spans) for claim in prepared.claims]),
         "addresses": sorted({parked.address for parked in prepared.publishes})[:TOLD],
     }
 

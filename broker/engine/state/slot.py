@@ -352,6 +352,8 @@ class Slot:
         """All of it is, or its queue is gone: who waits for that is told when it is durable."""
         for effect in self.returning.ends(returning):
             self.barrier(effect, turn)
+        if returning.heard is not None:
+            returning.heard(turn)
 
     def await_commit(self, entries: Sequence[tuple[Queue, Run, bool]], number: int, done: Done | None = None) -> None:
         """Runs that enter their queues (paged: the index) when turn `number` is durable; then `done` is told."""

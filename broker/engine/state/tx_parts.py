@@ -62,10 +62,11 @@ class Prepared:
     """since   epoch ms of the Prepare, or of the restart after it.
     queue      id of the hidden queue, 0: nothing is parked.
     commit     the decision, while it waits for the parked messages to be read back; None: none yet.
+    letters    claims that are carried out but for their dead letters, which are on their way.
     calm       that it is forgotten is nobody's failure.
     waiting    who wants to hear that it is carried out."""
 
-    __slots__ = ("calm", "claims", "commit", "coordinator", "publishes", "queue", "since", "tx", "waiting")
+    __slots__ = ("calm", "claims", "commit", "coordinator", "letters", "publishes", "queue", "since", "tx", "waiting")
 
     def __init__(self, tx: str, coordinator: int, since: int) -> None:
         self.tx = tx
@@ -76,11 +77,21 @@ class Prepared:
         self.claims: list[Claim] = []
         self.commit: bool | None = None
         self.calm = False
+        self.letters = 0
         self.waiting: list[Decide] = []
 
     def decide(self, commit: bool, calm: bool) -> None:
         """The decision is known; it is carried out when what is parked has been read back."""
         self.commit, self.calm = commit, calm
+
+    def leaves(self, claims: list[Claim]) -> None:
+        """It is carried out, but for the dead letters that come of these."""
+        self.queue, self.publishes, self.claims, self.letters = 0, [], claims, len(claims)
+
+    def arrived(self) -> bool:
+        """Those of one claim are where they go. Were they the last."""
+        self.letters -= 1
+        return not self.letters
 
     def rests_in(self, queue: int) -> None:
         """Its messages rest in that hidden queue."""

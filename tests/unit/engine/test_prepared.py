@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
-from broker.core.commands import Decide, Disconnect, Hold, Prepare, Publish, Settle
+from broker.core.commands import Decide, Disconnect, Hold, Prepare, Publish, Settle, Unsubscribe
 from broker.core.errors import Code
 from broker.core.message import DURABLE
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
+from broker.engine.messages.runs import copy
+from broker.engine.queue.large_returns import BACK
 
 from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, UNSET, World, again, done, got, ids, refused, run_of
 
@@ -342,3 +344,151 @@ def test_what_had_to_be_read_back_is_carried_out_in_pieces(count, pieces):
     assert world.pieces >= pieces and bool(world.pieces) == bool(pieces)
     assert [drained(world, f"q{n}") for n in (0, count - 1)] == [[b"0"], [b"%d" % (count - 1)]]
     assert world.engine._slot.prepared == {}
+
+
+# ── dead letters of what was decided ───────────────────────────────────────────────────────────────
+
+MANY = 3 * BACK
+LETTERS = {"dead_letter_address": "dead", "max_delivery_attempts": 1}
+SUB = {"ack": CLIENT, "routing": MULTICAST, "address": "t", "queue": "sub", "durable": True}
+
+
+def rejected(many=MANY, outcome=Outcome.REJECT, unread=False, **settings):
+    """A decided transaction that rejects so many of subscription `sub`, whose letters are on their way to another
+    owner; its decision has the number 5. unread: its leader knew their numbers only."""
+    world = World(addresses={"t": LETTERS | settings})
+    world.subscribe(1, **SUB)
+    for n in range(many):
+        world.publish("t", b"%d" % n, durable=True, routing=MULTICAST)
+    held = list(world.engine.shown.consumers[1].ledger)
+    prepare(world, Settle(7, 1, 0, 1, [held[-1]], outcome))
+    world.settle_down()
+    if unread:
+        fail_over(world)
+        while world.fetches:
+            world.serve()
+    world.auto_commit = False
+    world.effects.clear()
+    return world, held, sent_away(world, Decide(7, 50, 5, "t1", True))
+
+
+def sent_away(world, *commands):
+    """The moves that come of these."""
+    turn, away = world.turn(), []
+    for command in commands:
+        world.engine.handle(command, turn)
+    while True:
+        world.engine.flush(turn)
+        away += turn.take_moves()
+        world.finish(turn)
+        if world.fetches:
+            fetch = world.fetches.pop(0)
+            turn = world.turn()
+            world.engine.fetched(fetch.queue, [copy(world.runs[place]) for place in fetch.positions], turn)
+        elif world.engine.pending or world.engine.unfinished:
+            world.committed, turn = world.open, world.turn()
+            world.open += 1
+            world.engine.release(world.committed, turn)
+        else:
+            return away
+
+
+def arrive(world, moves):
+    for move in moves:
+        turn = world.turn()
+        world.engine.moved(move, turn)
+        world.finish(turn)
+    world.settle_down()
+
+
+def dead(world):
+    queue = world.queue("dead") or {"ready": 0, "paged": 0}
+    return queue["ready"] + queue["paged"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REJECT, Outcome.NACK])
+@pytest.mark.parametrize("many", [1, MANY])
+@pytest.mark.parametrize("unread", [False, True])
+def test_a_decision_is_answered_when_its_dead_letters_are_where_they_go(many, outcome, unread):
+    """It was answered when it counted: an owner that died then had told success, and its messages came again."""
+    world, _, away = rejected(many, outcome, unread)
+    assert sum(len(move.ids) for move in away) == many and done(world.effects) == []
+    decide(world, seq=6)
+    arrive(world, away[1:])
+    assert done(world.effects) == [] and world.engine.in_doubt(1 << 50) == []
+    arrive(world, away[:1])
+    assert sorted(done(world.effects)) == [5, 6] and not world.engine.shown.prepared
+    world.committed = world.open
+    world.restart(first_id=2 * EPOCH)
+    assert not world.engine.shown.prepared and world.queue("sub")["paged"] == 0
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REJECT, Outcome.NACK])
+@pytest.mark.parametrize("many", [1, MANY])
+@pytest.mark.parametrize("leader", ["new", "new, from a snapshot"])
+def test_nor_does_the_next_leader_answer_before(many, outcome, leader):
+    world, held, away = rejected(many, outcome)
+    arrive(world, away[1:])
+    change(world, leader)
+    assert world.engine.in_doubt(1 << 50) == [("t1", 99)], "it asks"
+    world.attach(1, held=[(held[0], held[-1])], **SUB)
+    world.effects.clear()
+    world.auto_commit = False
+    rest = sent_away(world, Decide(7, 50, 7, "t1", True))
+    assert [i for move in rest for i in move.ids] == [*away[0].ids] and got(world.effects) == done(world.effects) == []
+    arrive(world, rest)
+    assert done(world.effects) == [7]
+
+
+def test_what_comes_again_of_it_is_not_claimed_by_the_next_leader():
+    """Another consumer may have it by then."""
+    world = World(addresses={"t": LETTERS | {"max_delivery_attempts": 2}})
+    world.subscribe(1, **SUB)
+    world.publish("t", b"once", durable=True, routing=MULTICAST)
+    (once,) = world.engine.shown.consumers[1].ledger
+    world.settle(1, once, outcome=Outcome.NACK)
+    world.publish("t", b"new", durable=True, routing=MULTICAST)
+    held = list(world.engine.shown.consumers[1].ledger)
+    prepare(world, Settle(7, 1, 0, 1, [held[-1]], Outcome.NACK))
+    world.settle_down()
+    world.auto_commit = False
+    away = sent_away(world, Decide(7, 50, 5, "t1", True))
+    assert [i for move in away for i in move.ids] == [once]
+    world.do(Settle(7, 1, 0, 1, [held[-1]]))
+    fail_over(world)
+    world.auto_commit = False
+    again = sent_away(world, Decide(7, 50, 7, "t1", True))
+    assert [i for move in again for i in move.ids] == [once]
+    arrive(world, again)
+    assert 7 in done(world.effects) and world.queue("sub")["paged"] == world.queue("sub")["ready"] == 0
+
+
+@pytest.mark.parametrize("fails_over", [False, True])
+@pytest.mark.parametrize("unread", [False, True])
+@pytest.mark.parametrize("outcome", [Outcome.REJECT, Outcome.NACK])
+def test_its_dead_letters_outlive_their_queue(fails_over, unread, outcome):
+    world, _, away = rejected(MANY, outcome, unread)
+    if unread:
+        world.attach(1, **SUB)
+    world.do(Unsubscribe(7, 1, 6, 1, "t", "sub"))
+    assert world.queue("sub") is None and 5 not in done(world.effects)
+    if fails_over:
+        fail_over(world)
+        world.settle_down()
+        decide(world, seq=7)
+        world.settle_down()
+        assert dead(world) == MANY and 7 in done(world.effects)
+    else:
+        arrive(world, away)
+        assert 5 in done(world.effects)
+    assert not world.engine.shown.prepared and not any(queue.estate for queue in world.engine.queues())
+
+
+def test_who_nobody_takes_a_letter_of_is_answered():
+    world, _, away = rejected(2)
+    for move in away:
+        turn = world.turn()
+        world.engine.waits(move, turn)
+        world.finish(turn)
+    world.commit()
+    assert done(world.effects) == [5] and not world.engine.shown.prepared
