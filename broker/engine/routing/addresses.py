@@ -320,7 +320,7 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
     # One span covers also what is paged out, whose ids are not in memory.
     # Ids begin at 1, and those of this queue are not above the two; that the span covers ids of other queues does not
     # matter, since a SettleRecord speaks of one queue.
-    last = max(queue.last, queue.restart.restored)
+    first, last = len(turn.appends), max(queue.last, queue.restart.restored)
     everything = without((1, last), letters_of(estate) if estate is not None else ()) if last else []
     if queue.spilled and everything:
         turn.appends.append(SettleRecord(slot.number, queue.id, everything, durable=False))
@@ -335,6 +335,8 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
         bind(slot, estate)
         slot.touched[estate] = None
         note_failed(slot, estate, turn)
+        # A crash between them would leave its letters in a queue that is there, to be handed out.
+        turn.appends[first:] = grouped(slot.number, turn.appends[first:])
 
 
 def forget_consumer(slot: Slot, consumer: int, session: int) -> None:

@@ -10,7 +10,7 @@ Rule: bit by bit, as they would have gone from their queue. Must not know why a 
 
 # Example. Consumer 7 of durable subscription s (queue 3) holds 1 … 5,000, rejects all of them, and deletes s.
 #     REJECT        64 runs go in this turn: 1 … 64 are on their way to the dead letter address
-#     UNSUBSCRIBE   queue 3 goes. In the log: all but 1 … 5,000 is settled, and "queue" 3 again, as an estate
+#     UNSUBSCRIBE   queue 3 goes. In the log, as one group: all but 1 … 5,000 is settled, and "estate" 3
 #     moved         1 … 64 are where they go, each settled in the record that has its letter
 #     each turn     64 more
 #     the end       "unqueue" 3; REJECT and UNSUBSCRIBE are answered when that turn is in the log

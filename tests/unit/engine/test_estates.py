@@ -281,6 +281,22 @@ def test_of_one_that_dies_with_its_consumer_as_well(end):
     assert "unqueue" not in kinds, "nothing of it lasts"
 
 
+@pytest.mark.parametrize("unread", [False, True])
+@pytest.mark.parametrize("outcome", [Outcome.REJECT, Outcome.NACK])
+def test_a_crash_finds_the_queue_or_its_estate(unread, outcome):
+    """Between the settlement of the rest and the estate there was a queue that had the letters as its messages."""
+    world = held(MANY, unread)
+    world.publish("t", b"goes", durable=True, routing=MULTICAST)
+    world.commit()
+    world.do(Settle(7, 1, 5, 1, [last(world)], outcome))
+    before = len(world.appended)
+    world.do(DELETE)
+    kinds = [[getattr(part, "kind", "settled") for part in records(each)] for each in world.appended[before:]]
+    (group,) = [each for each in kinds if "estate" in each]
+    assert group[:2] == ["settled", "estate"] and ("count" in group[2:]) is (outcome is Outcome.NACK)
+    assert not [each for each in kinds[: kinds.index(group)] if "settled" in each]
+
+
 def records(record):
     return record.records if isinstance(record, GroupRecord) else [record]
 
