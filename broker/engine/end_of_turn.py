@@ -71,7 +71,7 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
                         slot.unfinished[queue] = None
                 # Most queues hold nothing when they have been dispatched, and held nothing before.
                 here = queue.count or queue.delivering or queue.gate.entries or queue.delayed.runs or queue.tries.counts
-                if here or queue.pages.index.size or queue.handed or queue.weight:
+                if here or queue.pages.index.size or queue.handed or queue.weight or queue.leaving:
                     queue.weigh(slot.budget.memory)
             if left <= 0 or counters.delivered >= most or len(told) >= enough:
                 spent = True

@@ -43,6 +43,7 @@ from .due_times import Agenda
 from .gate import CommitGate
 from .large_returns import LargeReturn
 from .latency import Latency
+from .leaving import Leaving
 from .page_store import PageStore
 from .policy_state import QueuePolicy
 from .recurring_in_flight import OnTheirWay
@@ -66,7 +67,7 @@ class Queue:
     weight                  what the account of the process has of it (weigh).
     returned                came back in this turn: at the head before anything is dispatched.
     returning               much that was given back at once and is not all back (large_returns.py); None: nothing.
-    leaving                 what is on its way to another address, as dead letters for instance; None: nothing was yet.
+    leaving                 of `moving`, dead letters and the like (leaving.py); None: none were yet.
     estate                  it is deleted, and here for its dead letters alone (routing/estates.py).
     kind                    what it does beside first in, first out (policy_state.py); None: nothing.
     choice                  who may get which message (eligibility.py); None: everybody everything.
@@ -137,7 +138,7 @@ class Queue:
         self.out = self.handed = self.weight = 0
         self.returned: list[Run] = []
         self.returning: deque[LargeReturn] | None = None
-        self.leaving: dict[Move, None] | None = None
+        self.leaving: Leaving | None = None
         self.idle_since = 0
         self.agenda: Agenda | None = None
         self.kind: QueuePolicy | None = None
@@ -192,7 +193,7 @@ class Queue:
         for each in returning:
             self.begins_return(each)
         self.leaving, self.spilled, self.out, self.handed = gone.leaving, gone.spilled, gone.out, gone.handed
-        self.moving = self.pages.inherit(gone.pages) + sum([len(move.ids) for move in self.leaving or ()])
+        self.moving = self.pages.inherit(gone.pages) + (self.leaving.messages if self.leaving else 0)
         self.last = max(gone.last, gone.restart.restored)
 
     def delete(self, memory: Memory) -> None:
@@ -218,7 +219,7 @@ class Queue:
         weight = (
             self.nbytes + self.gate.nbytes + self.out + self.delayed.nbytes
             + RUN * runs + MESSAGE * self.count + HELD * delivering + COUNT * len(self.tries.counts)
-            + 8 * self.pages.index.size
+            + 8 * self.pages.index.size + (self.leaving.nbytes if self.leaving is not None else 0)
         )  # fmt: skip
         if weight != self.weight:
             # By the difference: the account is a sum over all queues of the process, and nobody ever adds them up.
@@ -489,14 +490,14 @@ class Queue:
         """These are, until arrived() is told of it."""
         self.leaves_for(len(move.ids))
         if self.leaving is None:
-            self.leaving = {}
-        self.leaving[move] = None
+            self.leaving = Leaving()
+        self.leaving.add(move)
 
     def arrived(self, count: int, move: Move | None = None) -> None:
         """So many are no more on their way: they are there, or were read back, or it was decided about them."""
         self.moving -= count
         if self.leaving and move is not None:
-            self.leaving.pop(move, None)
+            self.leaving.remove(move)
 
     def hand_out(self, count: int, nbytes: int, last: int, held: bool) -> None:
         """A consumer gets so many, up to this id. held: until it says what became of them they are its."""

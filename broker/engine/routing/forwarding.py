@@ -93,10 +93,11 @@ def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
     while queue.count:
         run = queue.front().popleft()
         queue.left(run)
-        queue.leaves_for(len(run.records))
         made = copy(run)
         # Where it arrives it is a message like any other: how this slot kept it is nobody's affair there.
         made.anew(TRANSIENT | PART)
         to = queue.name.partition(".")[2] or None
-        turn.moves.append(Move(slot.number, queue.id, run.ids, queue.address, made, to, queue.routing, Left.MOVED))
+        move = Move(slot.number, queue.id, run.ids, queue.address, made, to, queue.routing, Left.MOVED)
+        turn.moves.append(move)
+        queue.sends(move)
     slot.fetch_hidden(queue, turn)

@@ -341,6 +341,8 @@ def moved(slot: Slot, move: Move, turn: Turn) -> None:
         return
     # Also when it was not taken anywhere: that is decided, and the message is gone.
     queue.arrived(len(move.ids), move)
+    # It is not touched by that, so no dispatch would weigh it.
+    queue.weigh(slot.budget.memory)
     if queue.estate:
         slot.touched[queue] = None  # it goes with the last one
     # What comes again and again is in the log whatever becomes of each that comes of it.

@@ -236,7 +236,7 @@ def estate_of(slot: Slot, queue: Queue, turn: Turn) -> Queue | None:
         return None
     letters = _letters(slot, queue, turn)
     _recalled_letters(slot, queue, turn)
-    queue.arrived(sum([len(move.ids) for move in queue.leaving or ()]))
+    queue.arrived(queue.leaving.messages if queue.leaving else 0)
     if not (letters or queue.pages.recalls or queue.leaving):
         return None
     estate = Queue(queue.id, queue.name, queue.address, queue.routing, queue.settings, durable=queue.durable)

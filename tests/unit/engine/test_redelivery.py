@@ -169,3 +169,35 @@ def test_a_message_that_cannot_be_read_goes_to_the_dead_letters_alone_and_from_t
     [letter] = ids(world.effects)
     world.settle(2, letter, outcome=Outcome.UNREADABLE)
     assert world.queue("DLQ") is None or not sum(world.queue("DLQ")[n] for n in ("ready", "delivering", "paged"))
+
+
+@pytest.mark.parametrize("unread", [False, True])
+def test_dead_letters_that_nobody_takes_weigh_what_they_take(unread):
+    """Those of a full address wait for days, in memory, and counted nothing."""
+    world = World(max_delivery_attempts=1, dead_letter_address="dead")
+    memory, size = world.engine.shown.budget.memory, 10_000
+    world.subscribe(1, ack=CLIENT)
+    world.publish("q", *[b"x" * size] * 20, durable=True)
+    held = ids(world.effects)
+    if unread:
+        world.restart(first_id=1 << 40)
+        world.attach(1, held=[(held[0], held[-1])], ack=CLIENT)
+        memory = world.engine.shown.budget.memory
+        assert memory.queues < 20 * size
+    moves = []
+    finish = world.finish
+
+    def waits(turn):
+        world.engine.flush(turn)
+        moves.extend(turn.take_moves())
+        return finish(turn)
+
+    world.finish = waits
+    world.settle(1, held[-1], outcome=Outcome.REJECT)
+    world.settle_down()
+    assert sum(len(move.ids) for move in moves) == 20 and 20 * size < memory.queues < 22 * size
+    for move in moves:
+        turn = world.turn()
+        world.engine.moved(move, turn)
+        finish(turn)
+    assert memory.queues == sum(queue.weight for queue in world.engine.queues()) < 1000
