@@ -340,8 +340,10 @@ class EngineSettings:
     address: AddressSettings = group(AddressSettings)
     addresses: dict[str, Any] = table("name or pattern (`*` one word, `#` rest) = table of the settings above")
     max_queues: int = setting(
-        100_000, "queues", "of this process, those of topic subscribers included", "about 4 KiB each, so 400 MB"
-    )
+        100_000, "queues", "of this process, those of topic subscribers included; for a SUBSCRIBE that makes one also "
+        "deleted queues whose dead letters are still to be sent (`stomp_deleted_queues`)",
+        "about 4 KiB each, so 400 MB",
+    )  # fmt: skip
     timed_queues: int = setting(
         50, "queues", "whose times to delivery and ACK are told one by one; the rest is one series; 0: none",
         "each has 36 series in /metrics", least=0, most=1000,

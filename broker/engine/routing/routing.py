@@ -146,9 +146,13 @@ def check_budget(slot: Slot, estates: bool = False) -> None:
               go. Not for what letters may need to go: they would be lost, for the sake of what waits for that."""
     budget = slot.budget
     # Of the process, not of the slot: it is the process that runs out of memory.
-    if budget.used + (budget.estates if estates else 0) >= budget.limit:
+    gone = budget.estates if estates else 0
+    if budget.used + gone >= budget.limit:
+        more = f", and {gone} deleted ones have dead letters to send" if gone else ""
         raise RefusedError(
-            Code.QUEUE_LIMIT, f"{budget.limit} queues exist (engine.max_queues); delete some, or end subscriptions"
+            Code.QUEUE_LIMIT,
+            f"{budget.used} queues exist{more}, and engine.max_queues is {budget.limit}; "
+            "delete some, or end subscriptions",
         )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from broker.core.address import Outcome
 from broker.core.commands import Act, Decide, Disconnect, Manage, Prepare, Settle, Unsubscribe
-from broker.core.effects import Done, Turn
+from broker.core.effects import Done, Refused, Turn
 from broker.core.errors import Code
 from broker.core.message import Blob
 from broker.core.records import GroupRecord, Left, MetaRecord, SettleRecord
@@ -192,6 +192,8 @@ def test_who_subscribes_rejects_and_deletes_in_turn_is_stopped():
         world.finish(turn)
     budget = world.engine.shown.budget
     assert refused(world.effects) == [Code.QUEUE_LIMIT] and len(away) == 3
+    (told,) = [effect.detail for effect in world.effects if isinstance(effect, Refused)]
+    assert "3 deleted ones have dead letters to send, and engine.max_queues is 3" in told
     (shown,) = [metric for metric in budget.metrics() if metric.name == "stomp_deleted_queues"]
     assert shown.samples == [({}, 3.0)] and not budget.used
     world.commit()
