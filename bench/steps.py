@@ -219,7 +219,7 @@ def _subscribe(consumer: int) -> Subscribe:
 
 
 def _word(outcome: Outcome, many: int = 100_000, delay: int = 0, dies: bool = False, *behind: Any) -> Timed:
-    letters = {"t": {"dead_letter_address": "d"}} if dies else {}
+    letters = {"t": {"dead_letter_address": "d", "max_delivery_attempts": 1}} if dies else {}
     owner = _holding(many, EngineSettings(addresses=letters))
     yield from owner.turns(Settle(slot_of("t"), 2, 1, 5, [owner.held[-1]], outcome, delay), *behind)
 
@@ -246,6 +246,24 @@ def whole_reject() -> Timed:
 def deleted() -> Timed:
     """… whose durable subscription is deleted behind it"""
     return _word(Outcome.REJECT, 20_000, 0, True, Unsubscribe(slot_of("t"), 2, 2, 5, "t", "s"))
+
+
+@scenario
+def deleted_failed() -> Timed:
+    """… behind a NACK of 100,000, all of which have failed too often"""
+    return _word(Outcome.NACK, 100_000, 0, True, Unsubscribe(slot_of("t"), 2, 2, 5, "t", "s"))
+
+
+@scenario
+def late_ack() -> Timed:
+    """one ACK of 100,000 messages that others have settled meanwhile, which its client held at an earlier leader"""
+    owner = _holding(100_000)
+    first, last = owner.held[0], owner.held[-1]
+    owner.do(Settle(slot_of("t"), 2, 1, 5, [last]))
+    again = _subscribe(6)
+    again.resumes(Resume([(first, last)], [], {}, []))
+    owner.do(again)
+    yield from owner.turns(Settle(slot_of("t"), 2, 2, 6, [last]))
 
 
 def _again(named: int) -> Timed:

@@ -190,8 +190,10 @@ class Consumer:
         """What settle(ids, held=True) would return. Raises RefusedError if that would."""
         ledger, found = self.ledger or {}, Ledger()
         rest = [i for i in ids if i not in self.held]
-        for i in self._covered(rest) if rest else ():
-            found[i] = ledger[i]
+        if rest:
+            mine = self._covered(rest)
+            # Mostly in the ledger's own order, and the whole of it: no line of code for each.
+            found.update(ledger if mine == list(ledger) else {i: ledger[i] for i in mine})
         for i in ids:
             found.update(self.held.get(i, ()))
         return found

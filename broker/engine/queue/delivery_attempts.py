@@ -22,7 +22,11 @@ class DeliveryAttempts:
 
     def note(self, ids: Sequence[int], attempts: int, due: int) -> None:
         """The log says so of these. due: 0, at once."""
-        self.counts.update(dict.fromkeys(ids, attempts))
+        noted = dict.fromkeys(ids, attempts)
+        if self.counts:
+            self.counts.update(noted)
+        else:
+            self.counts = noted
         if due:
             self.due.update(dict.fromkeys(ids, due))
         elif self.due:

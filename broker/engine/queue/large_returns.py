@@ -14,7 +14,7 @@ Nobody's commands wait meanwhile: what it is about is in no ledger any more, and
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Mapping
 from itertools import islice
 from typing import Final
 
@@ -22,7 +22,7 @@ from broker.core.address import Outcome
 from broker.core.commands import Settle
 from broker.core.effects import Done, Effect, Turn
 from broker.core.message import Run
-from broker.core.spans import Span, count_of, inside
+from broker.core.spans import Span, count_of, inside, within
 
 BACK = 64
 """Runs that come back in one turn, or _LONG times as many messages of long ones: a client may hold as many as it likes,
@@ -33,6 +33,7 @@ LIGHT = BACK * _SHORT
 """Messages that are settled for good in one turn, however short their runs: a tenth of what it takes to bring back."""
 WHOLE: Final = 1 << 40
 """A piece that is all of it."""
+_PASSED: Final = 4
 
 
 class LargeReturn:
@@ -102,9 +103,10 @@ class LargeReturn:
         """All of it has happened."""
         return not (self.open or self._messages)
 
-    def looking(self) -> Iterator[tuple[int, Run]]:
-        """What is not back."""
-        return iter(self._messages.items())
+    @property
+    def messages(self) -> Mapping[int, Run]:
+        """What is not back; to be looked at only."""
+        return self._messages
 
     def found(self, ids: set[int]) -> list[tuple[int, Run]]:
         """Which of these are to come again, and are not back."""
@@ -116,9 +118,13 @@ class LargeReturn:
         """Takes out what of these spans is to come again, and is not back."""
         if self.light or self.outcome in (Outcome.ACK, Outcome.REJECT):
             return {}
-        messages = self._messages
-        # An edge has named them, and may have named any number: whichever is shorter is walked.
-        if count_of(spans) > len(messages):
+        messages, count = self._messages, count_of(spans)
+        if count >= len(messages) > 0 and within((min(messages), max(messages)), spans):
+            self._messages = {}
+            return messages
+        # An edge has named them, and may have named any number: whichever is shorter is walked. To look for one number
+        # in all of them takes as long as to pass some.
+        if count > _PASSED * len(messages):
             taken = {i: run for i, run in messages.items() if inside(spans, i)}
         else:
             taken = {i: messages[i] for first, last in spans for i in range(first, last + 1) if i in messages}

@@ -36,12 +36,18 @@ from .reattach import withdraw
 def claim(queue: Queue, consumer: Consumer, ids: Sequence[int]) -> Ledger:
     """Makes their ghosts real whose messages are in the queue. Returns the rest. Call it before a transaction sets
     `ids` aside: the credit that comes back with that may let out the very messages, to this consumer."""
-    ghosts = {i: run for i, run in consumer.named(ids).items() if is_strange(run)}
-    if not ghosts:
-        return ghosts
+    named = consumer.named(ids)
+    # A few ghosts stand for all that a client held: no question for each message.
+    runs = set(named.values())
+    strange = set(filter(is_strange, runs))
+    if not strange:
+        return {}
+    ghosts = named if len(strange) == len(runs) else {i: run for i, run in named.items() if run in strange}
     # First look into the queue, then at other consumers: an id is in one place only, so whoever is found first is
     # right.
     found = withdraw(queue, spans_of(sorted(ghosts)))
+    if not found:
+        return ghosts
     consumer.embody(found)
     return {i: run for i, run in ghosts.items() if i not in found}
 

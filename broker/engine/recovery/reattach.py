@@ -72,7 +72,7 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
             consumer.carry(ledger)
         else:
             # In the client's order, not by id: a cumulative ACK covers what was delivered before (C43).
-            consumer.adopt(ledger, any(i not in mine for i in ledger))
+            consumer.adopt(ledger, not ledger.keys() <= mine.keys())
         queue.delivering_again(len(ledger))
 
 
@@ -91,6 +91,10 @@ def _held(queue: Queue, consumer: Consumer, known: Resume, mine: Ledger, earlier
         # Proof that it was its own doing: as long as it stays attached nobody else takes anything from it.
         # Three ghosts per span, not per message: a client may hold 100,000.
         own, lasting, absent = ghost(span, own=True), ghost(span, firm=True), ghost(span)
+        runs = list(map(mine.get, absent.ids))
+        if None not in runs:  # as most are: no look at each
+            ledger.update(zip(absent.ids, runs, strict=True))
+            continue
         for i in absent.ids:
             if i in mine:
                 ledger[i] = mine[i]

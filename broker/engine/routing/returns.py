@@ -9,14 +9,15 @@ together: the pieces of one are of the same turn, and nothing happens in the slo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from broker.core.address import Outcome
 from broker.core.commands import Settle
 from broker.core.effects import Turn
-from broker.core.message import DURABLE, Run
+from broker.core.message import Run
 from broker.core.records import Left, MetaRecord
 from broker.core.spans import Span, inside, spans_of
 
@@ -115,7 +116,7 @@ def dead_letters_of(queue: Queue, outcome: Outcome, messages: Ledger, spans: lis
         return spans
     if outcome is not Outcome.NACK or queue.settings.max_delivery_attempts < 0:
         return []
-    failing = _failing(queue, iter(messages.items()))
+    failing = _failing(queue, messages)
     if len(failing) == len(messages):  # as most do that failed together: no look at each
         return spans
     ids = [i for i in failing if inside(spans, i)]
@@ -248,7 +249,9 @@ def estate_of(slot: Slot, queue: Queue, turn: Turn) -> Queue | None:
 
 def letters_of(estate: Queue) -> list[Span]:
     """Its messages."""
-    ids = [i for returning in estate.returning or () for i, _ in returning.looking()]
+    ids: list[int] = []
+    for returning in estate.returning or ():
+        ids += returning.messages
     ids += [i for asked in estate.pages.recalls.values() for named, _ in asked for i in named]
     ids += [i for move in estate.leaving or () for i in move.ids]
     return spans_of(ids)
@@ -259,7 +262,10 @@ def note_failed(slot: Slot, estate: Queue, turn: Turn) -> None:
     whoever leads next would have them as rejected."""
     if not estate.durable:
         return
-    ids = [i for of in estate.returning or () if _why(of) == FAILED for i, run in of.looking() if run.flags & DURABLE]
+    ids: list[int] = []
+    for returning in estate.returning or ():
+        if _why(returning) == FAILED:
+            ids += returning.messages  # also those that do not last: no restart finds them
     recalls = estate.pages.recalls.values()
     ids += [i for asked in recalls for named, of in asked if _why(of) == FAILED for i in named]
     ids += [i for move in estate.leaving or () if failed(move) for i in move.ids]
@@ -288,7 +294,9 @@ def _letters(slot: Slot, queue: Queue, turn: Turn) -> list[LargeReturn]:
             if not _dies(queue, returning):
                 returning.only(())
             elif returning.outcome is not Outcome.REJECT:
-                returning.only(_failing(queue, returning.looking()))
+                failing = _failing(queue, returning.messages)
+                if len(failing) < returning.left:
+                    returning.only(failing)
         if returning.left:
             letters.append(returning)
         elif returning.done:
@@ -320,11 +328,18 @@ def _dies(queue: Queue, of: LargeReturn) -> bool:
     return of.outcome is Outcome.REJECT or (of.awaited and queue.settings.max_delivery_attempts >= 0)
 
 
-def _failing(queue: Queue, messages: Iterator[tuple[int, Run]]) -> set[int]:
+def _failing(queue: Queue, messages: Mapping[int, Run]) -> Collection[int]:
     """Which of these have failed too often, now that they have once more."""
-    # Of a stub only the log says how often it failed.
     least, counts = queue.settings.max_delivery_attempts - 1, queue.tries.counts
-    return {i for i, run in messages if (run.attempts if type(run) is not Stub else counts.get(i, 0)) >= least}
+    # As most do that failed together: no line of code for each.
+    if min(map(_attempts, messages.values()), default=0) >= least:
+        return messages.keys()
+    # Of a stub only the log says how often it failed.
+    items = messages.items()
+    return {i for i, run in items if (run.attempts if type(run) is not Stub else counts.get(i, 0)) >= least}
+
+
+_attempts: Final = attrgetter("attempts")
 
 
 def _piece(slot: Slot, queue: Queue, returning: LargeReturn, most: int, turn: Turn) -> None:

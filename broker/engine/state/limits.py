@@ -345,7 +345,7 @@ def _held(queue: Queue) -> tuple[int, int]:
                 if seen >= _HELD:
                     return seen, nbytes
     for returning in queue.returning or ():
-        for i, run in returning.looking():
+        for i, run in returning.messages.items():
             nbytes += run.size_of(bisect_left(run.ids, i))
             seen += 1
             if seen >= _HELD:
