@@ -22,7 +22,7 @@ RUN: Final = 480
 """Bytes that a run takes beside those of its messages: measured, 100,000 runs of one message in a queue."""
 MESSAGE: Final = 48
 """… and each message of it: the head of its bytes object, and its place in a list."""
-HELD: Final = 140
+UNACKNOWLEDGED: Final = 140
 """… and each one that a consumer has not acknowledged: its number, and its place in a ledger."""
 COUNT: Final = 100
 """… and each one of which it is known how often it was out."""

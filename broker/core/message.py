@@ -193,7 +193,7 @@ class Run:
         """The record at its position has more messages."""
         self.flags |= PART
 
-    def is_held(self) -> None:
+    def note_held(self) -> None:
         """Whoever it is told has it."""
         self.flags |= HELD
 

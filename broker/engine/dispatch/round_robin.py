@@ -100,7 +100,7 @@ def _unheld(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn) 
     at = [n for n, i in enumerate(run.ids) if i in embodied]
     whole = len(at) == len(run.ids)
     mine = copy(run) if whole else run.pick(at)
-    mine.is_held()
+    mine.note_held()
     # Its edge is told, or the next leader would find fewer attempts there than in the log, and take them for others'
     # (reattach._lost). It is as much work as a delivery, and takes as much room until it is granted again.
     cost = mine.nbytes + len(at) * consumer.overhead

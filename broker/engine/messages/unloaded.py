@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from broker.core.message import DURABLE, NO_IDS, Run
@@ -122,6 +122,11 @@ def may_be_ghosts(spans: Iterable[Span]) -> bool:
     """Are these so few that ghosts may be made of them, one by one. An edge says them, and may say any number: two of
     them may be 2**40 messages, which nobody was ever given."""
     return count_of(spans) <= MOST_GHOSTS
+
+
+def unread(messages: Mapping[int, Run]) -> bool:
+    """Are there some of which memory has the number only."""
+    return Stub in map(type, messages.values())
 
 
 def is_ghost(run: Run) -> bool:

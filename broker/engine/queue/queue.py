@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from broker.config.addressing import AddressSettings
 from broker.core.address import RECURRING, Routing
 from broker.core.effects import Move
-from broker.core.memory import COUNT, HELD, MESSAGE, RUN, Memory
+from broker.core.memory import COUNT, MESSAGE, RUN, UNACKNOWLEDGED, Memory
 from broker.core.message import DEFAULT_PRIORITY, GROUPED, Run
 from broker.core.spans import Span
 from broker.selector import WORDS, Predicate, compile, stored
@@ -115,10 +115,10 @@ class Queue:
         self.tied = tied
         """Dies with its consumer."""
         self.hidden = hidden
+        """No address leads to it: it is to be forwarded, kept, or prepared by a transaction of several slots."""
         self.estate = False
         self.maker = maker
         self.recurring = OnTheirWay() if address.startswith(RECURRING) else None
-        """Holds what a transaction of several slots has prepared: no address leads to it."""
         self.deleted = False
         self.ready: deque[Run] = deque()
         self.levels: list[deque[Run]] | None = None
@@ -218,7 +218,7 @@ class Queue:
         runs = (len(self.ready) if plain else self.count) + self.gate.entries + self.delayed.runs
         weight = (
             self.nbytes + self.gate.nbytes + self.out + self.delayed.nbytes
-            + RUN * runs + MESSAGE * self.count + HELD * delivering + COUNT * len(self.tries.counts)
+            + RUN * runs + MESSAGE * self.count + UNACKNOWLEDGED * delivering + COUNT * len(self.tries.counts)
             + 8 * self.pages.index.size + (self.leaving.nbytes if self.leaving is not None else 0)
         )  # fmt: skip
         if weight != self.weight:

@@ -32,7 +32,7 @@ from ..state.log_group import grouped
 from ..state.slot import Slot
 from ..state.slot_address import Address
 from . import dead_letter_queues, kept_messages
-from .returns import estate_of, letters_of, note_failed
+from .returns import estate_of, letters_of, note_failed, wind_up
 from .routing import check_budget, default_routing, has_type, mismatch, resolve
 
 
@@ -312,7 +312,7 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
         slot.budget.bury(list((consumer.ledger or {}).values()))
         turn.effects.append(ConsumerClosed(consumer.id, Reason.QUEUE_DELETED))
     queue.consumers.clear()
-    estate = estate_of(slot, queue, turn)
+    estate = estate_of(slot, queue, wind_up(slot, queue, turn))
     why = Left.ENDED if queue.empty() else Left.PURGED
     slot.budget.bury([run for store in queue.stores() for run in store])
     unbind(slot, queue)

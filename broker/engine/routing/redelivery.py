@@ -42,6 +42,7 @@ from broker.core.spans import spans_of
 from broker.selector.heads import escaped
 
 from ..messages.runs import copy, pick, regroup
+from ..messages.unloaded import unread
 from ..queue.large_returns import LargeReturn
 from ..queue.queue import Queue
 from ..state.slot import Slot
@@ -71,7 +72,8 @@ def give_back(
         return
     slot.touched[queue] = None
     # Stubs have no bytes: their part follows when these are read back, and the queue hands out nothing until then.
-    messages = queue.recall(messages, of or LargeReturn({}, failed, delay=delay))
+    if unread(messages):
+        messages = queue.recall(messages, of or LargeReturn({}, failed, delay=delay))
     most = queue.settings.max_delivery_attempts
     back: dict[int, list[Run]] = {}
     for part in regroup(messages):
@@ -260,7 +262,9 @@ def reject(
     """Messages a consumer will have nothing to do with, or that have failed too often."""
     if queue.stays():
         return
-    for run in regroup(queue.recall(messages, of or LargeReturn({}, True, Outcome.REJECT))):
+    if unread(messages):
+        messages = queue.recall(messages, of or LargeReturn({}, True, Outcome.REJECT))
+    for run in regroup(messages):
         dead_letter(slot, queue, run, why, turn)
     slot.touched[queue] = None
 
@@ -270,7 +274,9 @@ def unreadable(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -
     has tried to look at goes, or it would come back for ever."""
     if queue.stays():
         return
-    for run in regroup(queue.recall(messages, LargeReturn({}, True, Outcome.UNREADABLE))):
+    if unread(messages):
+        messages = queue.recall(messages, LargeReturn({}, True, Outcome.UNREADABLE))
+    for run in regroup(messages):
         # A DLQ whose letters go to itself.
         if queue.settings.dead_letter_address == queue.address:
             slot.settle_runs(queue, [run], turn)

@@ -22,7 +22,7 @@ from broker.core.records import Left, MetaRecord
 from broker.core.spans import Span, inside, spans_of
 
 from ..consumers.consumer import Ledger
-from ..messages.unloaded import Stub
+from ..messages.unloaded import Stub, unread
 from ..queue.large_returns import BACK, LIGHT, WHOLE, LargeReturn
 from ..queue.page_store import Recall
 from ..queue.queue import Queue
@@ -63,12 +63,18 @@ def told_when_moved(slot: Slot, queue: Queue, messages: Ledger, command: Settle,
     """become() for what one word is about. Its session is told when the dead letters that come of it are where they
     go, and what has to be read back for that is: told before, it would be no truth where the owner dies before that.
     again: see LargeReturn. False: there are none of either, and nobody has been told."""
-    returning, first = _asked(command, {}, again=again), len(turn.moves)
-    become(slot, queue, messages, command.outcome, command.delay, turn, returning)
-    _send_on(slot, returning, first, turn)
-    if returning.done:
+    first = len(turn.moves)
+    # Of most nothing has to be waited for: then nothing is made to wait with.
+    waits = _asked(command, {}, again=again) if unread(messages) else None
+    become(slot, queue, messages, command.outcome, command.delay, turn, waits)
+    if waits is None:
+        if len(turn.moves) == first:
+            return False
+        waits = _asked(command, {}, again=again)
+    _send_on(slot, waits, first, turn)
+    if waits.done:
         return False
-    slot.returning.begins(returning)
+    slot.returning.begins(waits)
     return True
 
 
@@ -230,14 +236,20 @@ def holds_up(queue: Queue) -> bool:
     return any([not returning.light for returning in queue.returning or ()])
 
 
-def estate_of(slot: Slot, queue: Queue, turn: Turn) -> Queue | None:
-    """The queue is about to be deleted, with what is on its way back to it. What was settled for good is. Returns what
-    is left of it for the sake of its dead letters (estates.py); None: there are none."""
-    if queue.returning is None and not queue.pages.recalls and not queue.leaving:
-        return None
-    letters = _letters(slot, queue, turn)
-    _recalled_letters(slot, queue, turn)
-    queue.arrived(queue.leaving.messages if queue.leaving else 0)
+def wind_up(slot: Slot, queue: Queue, turn: Turn) -> list[LargeReturn]:
+    """The queue is about to be deleted, with what is on its way back to it. What was settled for good is, what was to
+    come again goes with it. Returns what becomes dead letters and is not on its way yet; what is being read back for
+    that, too, stays where it is."""
+    letters = _letters(slot, queue, turn) if queue.returning is not None else []
+    if queue.pages.recalls:
+        _recalled_letters(slot, queue, turn)
+    if queue.leaving:
+        queue.arrived(queue.leaving.messages)
+    return letters
+
+
+def estate_of(slot: Slot, queue: Queue, letters: list[LargeReturn]) -> Queue | None:
+    """What is left of one that was wound up, for the sake of its dead letters (estates.py); None: there are none."""
     if not (letters or queue.pages.recalls or queue.leaving):
         return None
     estate = Queue(queue.id, queue.name, queue.address, queue.routing, queue.settings, durable=queue.durable)

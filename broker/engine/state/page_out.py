@@ -27,7 +27,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from broker.core.effects import Turn
-from broker.core.memory import HELD, MESSAGE, RUN
+from broker.core.memory import MESSAGE, RUN, UNACKNOWLEDGED
 from broker.core.message import DURABLE, PART, REDELIVERED, TRANSIENT, Run
 from broker.core.records import RunRecord
 
@@ -88,7 +88,7 @@ def may_fetch(slot: Slot, queue: Queue) -> bool:
     most, and its consumers do not hold a quarter of all there is: they have to acknowledge some."""
     if queue.count and _held(queue) * 2 > slot.limit:
         return False
-    return not queue.delivering or queue.out + HELD * queue.delivering <= slot.budget.memory.limit // 4
+    return not queue.delivering or queue.out + UNACKNOWLEDGED * queue.delivering <= slot.budget.memory.limit // 4
 
 
 def _held(queue: Queue) -> int:

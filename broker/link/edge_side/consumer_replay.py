@@ -203,7 +203,7 @@ class ReplayedConsumer:
         if self.backs:
             self._came_back(run.ids)
         if run.attempts or self.tries:
-            self._tried(run)
+            self.learns(run)
         lasting = bool(run.flags & DURABLE)
         # The usual delivery, without a list.
         if len(run.records) == 1:
@@ -212,8 +212,12 @@ class ReplayedConsumer:
             self.ids.update(dict.fromkeys(run.ids, lasting))
 
     def learns(self, run: Run) -> None:
-        """Its owner says of messages that the client has how often they have been out in vain meanwhile."""
-        self._tried(run)
+        """How often messages that the client has, or is about to be given, have been out in vain."""
+        if run.attempts:
+            self.tries.update(dict.fromkeys(run.ids, run.attempts))
+        else:  # counted anew: its leader lost the counts
+            for i in run.ids:
+                self.tries.pop(i, None)
 
     def granted(self, nbytes: int) -> None:
         """So much is given back to its owner."""
@@ -226,13 +230,6 @@ class ReplayedConsumer:
     def may_read_body(self, message: int) -> bool:
         """May its body be asked for in its name."""
         return message in self.ids
-
-    def _tried(self, run: Run) -> None:
-        if run.attempts:
-            self.tries.update(dict.fromkeys(run.ids, run.attempts))
-        else:  # counted anew: its leader lost the counts
-            for i in run.ids:
-                self.tries.pop(i, None)
 
     def unseen(self, run: Run) -> Run | None:
         """A browser that began anew sees the queue from its head: what of the run it has not seen yet."""

@@ -192,10 +192,7 @@ def test_a_cumulative_ack_of_what_has_come_back_covers_what_was_delivered_before
 
 def test_what_becomes_a_consumers_own_again_is_work_of_its_turn():
     """No effect tells of it: 100,000 of them were one step."""
-    world, i = loaded(2000)
-    world.disconnect(1)
-    world.attach(2, ack=INDIVIDUAL)
-    world.attach(1, spans(i), ack=INDIVIDUAL, room=0)
+    world, _ = given_up(2000)
     world.disconnect(2)
     world.settle_down()
     assert (world.queue()["ready"], world.queue()["delivering"]) == (2000, 2000)

@@ -8,7 +8,7 @@ import pytest
 
 from broker.core.address import Outcome
 from broker.core.effects import Deliver
-from broker.core.memory import HELD, MESSAGE, RUN
+from broker.core.memory import MESSAGE, RUN, UNACKNOWLEDGED
 from broker.core.message import PART, TRANSIENT
 from broker.core.records import RunRecord
 from broker.engine.messages.page_index import PageIndex
@@ -45,9 +45,9 @@ def recount(world: World) -> int:
         total += RUN * (len(runs) + len(waiting) + len(delayed)) + MESSAGE * sum(len(run.ids) for run in runs)
         for consumer in queue.consumers:
             held = dict(consumer.ledger or {})
-            total += sum(run.size_of(run.ids.index(i)) + HELD for i, run in held.items())
+            total += sum(run.size_of(run.ids.index(i)) + UNACKNOWLEDGED for i, run in held.items())
             for run in consumer.flight or ():
-                total += run.nbytes + HELD * len(run.ids)
+                total += run.nbytes + UNACKNOWLEDGED * len(run.ids)
         total += 8 * len(queue.pages.index) + 100 * len(queue.tries.counts)
     return total
 

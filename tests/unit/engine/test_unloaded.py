@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from random import Random
 
-from broker.engine.messages.unloaded import Restored, Stub, ghost, is_firm, is_ghost, is_strange
+from broker.core.message import Run
+from broker.engine.messages.unloaded import (
+    MOST_GHOSTS,
+    Restored,
+    Stub,
+    ghost,
+    is_firm,
+    is_ghost,
+    is_strange,
+    may_be_ghosts,
+    unread,
+)
 
 
 def test_it_finds_what_a_plain_list_finds():
@@ -38,3 +49,13 @@ def test_a_message_that_is_gone_is_told_from_one_that_is_not_here():
     assert is_ghost(gone) and is_strange(gone) and not is_firm(gone)
     assert not is_strange(ghost((5, 6), own=True)) and is_firm(ghost((5, 6), firm=True))
     assert len(ghost((6, 5)).ids) == 0
+
+
+def test_one_without_bytes_among_many():
+    assert not unread({}) and not unread({1: Run(range(1, 2), b"", [b"x"], 1)})
+    assert unread({1: Run(range(1, 2), b"", [b"x"], 1), 2: Stub(range(2, 3), 9)}) and unread({3: ghost((3, 3))})
+
+
+def test_how_many_a_client_may_be_said_to_have():
+    assert may_be_ghosts([]) and may_be_ghosts([(1, MOST_GHOSTS)]) and not may_be_ghosts([(0, MOST_GHOSTS)])
+    assert not may_be_ghosts([(1, MOST_GHOSTS), (0, 0)])

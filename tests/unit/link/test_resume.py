@@ -441,7 +441,7 @@ def test_what_its_client_holds_is_not_handed_on_but_its_attempts_are_learnt_and_
     before = len(two.edge.of(Deliver))
     run = run_of(b"x", ids=[1])
     run.attempts = 2
-    run.is_held()
+    run.note_held()
     two.a.effects(Deliver(TOKEN << 40 | 3, run, 10))
     two.world.pass_time(0.1)
     assert len(two.edge.of(Deliver)) == before
