@@ -37,8 +37,9 @@ from ..dispatch.settle import check_settle
 from ..messages.runs import copy
 from ..queue.large_returns import LargeReturn
 from ..queue.queue import Queue
+from ..routing import commit_letters
 from ..routing.addresses import create, delete
-from ..routing.returns import becoming, dead_letters_of, leave
+from ..routing.returns import becoming, leave
 from ..routing.routing import check_publish
 from ..state.duplicates import repeated
 from ..state.limits import Asked
@@ -275,45 +276,26 @@ def _carrying_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Tu
             slot.touched[queue] = None
             slot.watch_idle(queue, turn.now)
     if letters:
-        # To be answered when they are where they go. Who leads next finds what is left of them claimed, and is told
-        # the decision again.
+        # To be answered when they are where they go.
         prepared.leaves(letters)
         slot.prepared[prepared.tx] = prepared
         group.appends.append(MetaRecord(slot.number, "prepared", prepared.data()))
     else:
-        group.appends.append(_forgotten(slot, prepared))
+        group.appends.append(commit_letters.forgotten(slot, prepared))
     turn.merge(group, grouped(slot.number, group.appends))
     if not letters:
-        _carried_out(slot, prepared, turn)
+        commit_letters.carried_out(slot, prepared, turn)
 
 
 def _becoming(
     slot: Slot, queue: Queue, prepared: Prepared, claim: Claim, letters: list[Claim], turn: Turn
 ) -> Iterator[None]:
-    outcome = Outcome(claim.outcome)
+    outcome, first = Outcome(claim.outcome), len(turn.moves)
     of = LargeReturn({}, True, outcome, delay=max(claim.delay, -1))
-    of.is_heard_by(partial(_arrived, slot, prepared))
-    spans = dead_letters_of(queue, outcome, claim.messages, claim.spans)
+    of.is_heard_by(partial(commit_letters.arrived, slot, prepared))
     yield from becoming(slot, queue, claim.messages, outcome, claim.delay, turn, of)
     if not of.done:
-        letters.append(Claim(claim.queue, spans, claim.outcome, claim.delay, {}))
-
-
-def _arrived(slot: Slot, prepared: Prepared, turn: Turn) -> None:
-    """The dead letters of one claim are where they go."""
-    if prepared.arrived():
-        del slot.prepared[prepared.tx]
-        turn.appends.append(_forgotten(slot, prepared))
-        _carried_out(slot, prepared, turn)
-
-
-def _forgotten(slot: Slot, prepared: Prepared) -> MetaRecord:
-    return MetaRecord(slot.number, "unprepared", {"tx": prepared.tx})
-
-
-def _carried_out(slot: Slot, prepared: Prepared, turn: Turn) -> None:
-    for command in prepared.waiting:
-        _answer(slot, command, turn)
+        letters.append(commit_letters.claim_of(queue, of, claim.delay, turn.moves[first:]))
 
 
 def _answer(slot: Slot, command: Prepare | Decide, turn: Turn) -> None:

@@ -12,8 +12,8 @@ Kinds (data as JSON; replaying one twice does no harm):
     suspect   queue, id: at an unclean start the mark stood here        crashed   id: the same for `dispatched` runs
     producers   producers: [token, last number] …; refused: [token, number, code, detail] …
     known     address, ids: duplicate ids of durable messages (duplicates.py)
-    prepared  a part of a transaction that waits for its decision (prepared.py); again when it is carried out but for
-              dead letters, which are left of it                       unprepared  tx
+    prepared  a part of a transaction that waits for its decision (prepared.py), or the dead letters that are left of
+              one that is decided (commit_letters.py)                  unprepared  tx
     decided   tx, participants: committed, to be told to these slots      told  tx: all of them know
     aborted   tx, at: will never be decided
     coordinator   slot, epoch: newest leader of another slot that has prepared something here
@@ -38,6 +38,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from broker.core.address import Routing
+from broker.core.commands import Decide
 from broker.core.effects import Turn
 from broker.core.errors import NewerRelease
 from broker.core.message import GROUPED
@@ -159,6 +160,8 @@ class Restore:
         for prepared in slot.prepared.values():
             # Its coordinator may have failed over too: whoever asked for the transaction has to find that one first.
             prepared.revive(turn.now)
+            if prepared.commit:  # what is left of it are dead letters
+                turn.decisions.append(Decide(slot.number, 0, 0, prepared.tx, True))
             for claim in prepared.claims:
                 # An estate sends on what it has by itself.
                 if (source := slot.queues.get(claim.queue)) is not None and not source.estate:

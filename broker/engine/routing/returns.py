@@ -19,7 +19,7 @@ from broker.core.commands import Settle
 from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.core.records import Left, MetaRecord
-from broker.core.spans import Span, inside, spans_of
+from broker.core.spans import Span, spans_of
 
 from ..consumers.consumer import Ledger
 from ..messages.unloaded import Stub, unread
@@ -27,6 +27,7 @@ from ..queue.large_returns import BACK, LIGHT, WHOLE, LargeReturn
 from ..queue.page_store import Recall
 from ..queue.queue import Queue
 from ..state.slot import LEAST_RETURNED, RETURNED, Slot
+from . import commit_letters
 from .redelivery import FAILED, REJECTED, bring_back, failed, give_back, nack, reject, unreadable
 
 _SPANS: Final = 1000
@@ -75,6 +76,8 @@ def told_when_moved(slot: Slot, queue: Queue, messages: Ledger, command: Settle,
     if waits.done:
         return False
     slot.returning.begins(waits)
+    if command in slot.approved:
+        commit_letters.keep(slot, queue, command, waits, turn.moves[first:], turn)
     return True
 
 
@@ -88,10 +91,11 @@ def becomes_in_pieces(slot: Slot, queue: Queue, messages: Ledger, command: Settl
 
 
 def _becoming_for(slot: Slot, queue: Queue, messages: Ledger, command: Settle, turn: Turn) -> Iterator[None]:
-    of = _asked(command, {})
+    of, first = _asked(command, {}), len(turn.moves)
     yield from becoming(slot, queue, messages, command.outcome, command.delay, turn, of)
     if not of.done:
         slot.returning.begins(of)
+        commit_letters.keep(slot, queue, command, of, turn.moves[first:], turn)
 
 
 def becoming(
@@ -114,19 +118,6 @@ def becoming(
             bring_back(queue)
         if rest.left:
             yield
-
-
-def dead_letters_of(queue: Queue, outcome: Outcome, messages: Ledger, spans: list[Span]) -> list[Span]:
-    """What will come of these by becoming(): the dead letters, as far as they are in `spans`."""
-    if outcome is Outcome.REJECT:
-        return spans
-    if outcome is not Outcome.NACK or queue.settings.max_delivery_attempts < 0:
-        return []
-    failing = _failing(queue, messages)
-    if len(failing) == len(messages):  # as most do that failed together: no look at each
-        return spans
-    ids = [i for i in failing if inside(spans, i)]
-    return spans_of(ids) if ids else []
 
 
 def _asked(command: Settle, messages: Ledger, light: bool = False, again: bool = False) -> LargeReturn:

@@ -62,7 +62,7 @@ class Prepared:
     """since   epoch ms of the Prepare, or of the restart after it.
     queue      id of the hidden queue, 0: nothing is parked.
     commit     the decision, while it waits for the parked messages to be read back; None: none yet.
-    letters    claims that are carried out but for their dead letters, which are on their way.
+    letters    claims that are carried out but for their dead letters, which are on their way (commit_letters.py).
     calm       that it is forgotten is nobody's failure.
     waiting    who wants to hear that it is carried out."""
 
@@ -103,7 +103,7 @@ class Prepared:
 
     def data(self) -> dict[str, Any]:
         """As a MetaRecord keeps it."""
-        return {
+        data: dict[str, Any] = {
             "tx": self.tx, "coordinator": self.coordinator, "queue": self.queue,
             "publishes": [
                 [p.first, p.last, p.address, p.queue, p.routing, p.create, p.durable, p.unique] for p in self.publishes
@@ -111,12 +111,17 @@ class Prepared:
             # Spans alone: the messages are in the log, and found again by number (find).
             "settles": [[c.queue, c.spans, c.outcome, c.delay] for c in self.claims],
         }  # fmt: skip
+        if self.letters:
+            data["letters"] = True
+        return data
 
     @classmethod
     def restored(cls, data: dict[str, Any]) -> Prepared:
         """The way back; the messages of claims are looked for when the slot is live."""
         prepared = cls(data["tx"], data["coordinator"], 0)
         prepared.queue = data["queue"]
+        if data.get("letters"):
+            prepared.commit = True
         prepared.publishes = [Parked(*fields) for fields in data["publishes"]]
         prepared.claims = [
             Claim(queue, [(first, last) for first, last in spans], outcome, delay, {})
