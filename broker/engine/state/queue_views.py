@@ -160,7 +160,7 @@ def transaction_row(slot: Slot, prepared: Prepared) -> Row:
         "slot": slot.number,
         "coordinator": prepared.coordinator,
         "since": prepared.since,
-        "state": "its dead letters are on their way" if prepared.letters else states[prepared.commit],
+        "state": "its dead letters are on their way" if prepared.rest else states[prepared.commit],
         "sends": sum([parked.last - parked.first + 1 for parked in prepared.publishes]),
         "settles": sum([len(claim.messages) or count_of(claim.spans) for claim in prepared.claims]),
         "addresses": sorted({parked.address for parked in prepared.publishes})[:TOLD],

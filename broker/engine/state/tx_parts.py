@@ -62,11 +62,14 @@ class Prepared:
     """since   epoch ms of the Prepare, or of the restart after it.
     queue      id of the hidden queue, 0: nothing is parked.
     commit     the decision, while it waits for the parked messages to be read back; None: none yet.
-    letters    claims that are carried out but for their dead letters, which are on their way (commit_letters.py).
+    rest       it is carried out but for its dead letters (commit_letters.py).
+    letters    claims of which they are on their way.
     calm       that it is forgotten is nobody's failure.
     waiting    who wants to hear that it is carried out."""
 
-    __slots__ = ("calm", "claims", "commit", "coordinator", "letters", "publishes", "queue", "since", "tx", "waiting")
+    __slots__ = (
+        "calm", "claims", "commit", "coordinator", "letters", "publishes", "queue", "rest", "since", "tx", "waiting",
+    )  # fmt: skip
 
     def __init__(self, tx: str, coordinator: int, since: int) -> None:
         self.tx = tx
@@ -77,6 +80,7 @@ class Prepared:
         self.claims: list[Claim] = []
         self.commit: bool | None = None
         self.calm = False
+        self.rest = False
         self.letters = 0
         self.waiting: list[Decide] = []
 
@@ -86,7 +90,8 @@ class Prepared:
 
     def leaves(self, claims: list[Claim]) -> None:
         """It is carried out, but for the dead letters that come of these."""
-        self.queue, self.publishes, self.claims, self.letters = 0, [], claims, len(claims)
+        self.queue, self.publishes, self.claims = 0, [], claims
+        self.rest, self.letters = True, len(claims)
 
     def arrived(self) -> bool:
         """Those of one claim are where they go. Were they the last."""
@@ -111,7 +116,7 @@ class Prepared:
             # Spans alone: the messages are in the log, and found again by number (find).
             "settles": [[c.queue, c.spans, c.outcome, c.delay] for c in self.claims],
         }  # fmt: skip
-        if self.letters:
+        if self.rest:
             data["letters"] = True
         return data
 
@@ -121,7 +126,7 @@ class Prepared:
         prepared = cls(data["tx"], data["coordinator"], 0)
         prepared.queue = data["queue"]
         if data.get("letters"):
-            prepared.commit = True
+            prepared.rest = prepared.commit = True
         prepared.publishes = [Parked(*fields) for fields in data["publishes"]]
         prepared.claims = [
             Claim(queue, [(first, last) for first, last in spans], outcome, delay, {})

@@ -8,6 +8,7 @@ from broker.core.address import Outcome
 from broker.core.commands import Settle, Unsubscribe
 from broker.core.effects import Done
 from broker.core.records import GroupRecord, MetaRecord
+from broker.engine.engine import Engine
 from broker.engine.queue.large_returns import BACK
 from broker.engine.state.log_group import grouped
 
@@ -68,11 +69,23 @@ def test_it_is_forgotten_and_answered_with_the_last_one():
     kinds = [[part.kind for part in record.records if isinstance(part, MetaRecord)] for record in groups(world)]
     assert ["prepared", "producers"] in kinds, "with what the COMMIT has done"
     assert prepared.coordinator == 7 and world.engine.in_doubt(1 << 50) == []
+    (kept,) = follower(world)
+    assert kept == prepared.data() and kept["letters"], "a follower keeps it as it is"
     arrive(world, away)
     goes_on(world)
     assert done(world.effects) == [5] and not world.engine.shown.prepared
     fail_over(world)
     assert not world.engine.shown.prepared and world.queue("sub")["paged"] == 0
+
+
+def follower(world):
+    """What an engine that only follows has of prepared transactions for a new segment."""
+    engine = Engine(7, world.settings)
+    for _, record in world.log:
+        for part in record.records if isinstance(record, GroupRecord) else [record]:
+            if isinstance(part, MetaRecord):
+                engine.restore_meta(part)
+    return [record.data for record in engine.snapshot() if record.kind == "prepared"]
 
 
 def groups(world):
