@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import AckMode, Outcome, Routing
-from broker.core.commands import Publish, Settle, Subscribe, Unsubscribe
+from broker.core.commands import Publish, Settle, Subscribe, Transact, Unsubscribe
 from broker.core.effects import Done
 from broker.core.ids import slot_of
 from broker.engine.queue.large_returns import BACK
@@ -62,3 +62,30 @@ def test_both_are_answered_when_all_of_them_are_there(world: World) -> None:
     assert queues(world) == {"dead": MANY}
     world.machine.quiesce()
     assert [effect.seq for effect in world.of(Done)] == [7, 8]
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 5, 8, 20])
+@pytest.mark.parametrize("seed", range(2))
+def test_nor_one_of_a_commit_all_of_it_or_nothing(monkeypatch: pytest.MonkeyPatch, turns: int, seed: int) -> None:
+    """Here its letters are in the same commit; what the log keeps for them goes with them."""
+    world = World(monkeypatch, dead_letters="dead")
+    world.disk.random.seed(seed)
+    begins = Subscribe(SLOT, 9, 0, 5, "t", Routing.MULTICAST, AckMode.INDIVIDUAL, queue="s", durable=True)
+    begins.credit_messages = MANY + 1
+    sends = [Publish(SLOT, 1, 0, "t", Routing.MULTICAST, run_of(b"\n\0x", durable=True)) for _ in range(MANY)]
+    world.do(begins, *sends)
+    held = world.shard.engines[SLOT].held(5, [])
+    world.effects.clear()
+    words = [Settle(SLOT, 9, 0, 5, [i], Outcome.REJECT) for i in held[:20]]
+    words.append(Settle(SLOT, 9, 0, 5, held[20:], Outcome.REJECT))
+    world.shard.submit([Transact(SLOT, 9, 7, words)])
+    for _ in range(turns):
+        world.machine.turn()
+        for io in world.machine.busy()[: 1 + seed % 2]:
+            io.run_one()
+    told = world.of(Done)
+    world.disk.crash()
+    world.start()
+    here = queues(world)
+    assert here in ({"s": 0, "dead": MANY}, {"s": MANY}) and not (told and here["s"])
+    assert not any(engine.shown.prepared for engine in world.shard.engines.values())
