@@ -91,8 +91,8 @@ def _held(queue: Queue, consumer: Consumer, known: Resume, mine: Ledger, earlier
         # Proof that it was its own doing: as long as it stays attached nobody else takes anything from it.
         # Three ghosts per span, not per message: a client may hold 100,000.
         own, lasting, absent = ghost(span, own=True), ghost(span, firm=True), ghost(span)
-        runs = list(map(mine.get, absent.ids))
-        if None not in runs:  # as most are: no look at each
+        runs = [run for run in map(mine.get, absent.ids) if run is not None]
+        if len(runs) == len(absent.ids):  # as most are: no look at each
             ledger.update(zip(absent.ids, runs, strict=True))
             continue
         for i in absent.ids:

@@ -1,7 +1,7 @@
 """Dead letters of a COMMIT that are on their way when it counts. Its client asks nobody for them again, nor does its
 edge: so they stay claimed, in memory and in the log, until the last one is where it goes.
 
-Rule: in the log they are a transaction that is decided ("prepared", `letters`); whoever leads next carries it out. What
+Rule: in the log they are a transaction that is decided ("prepared", `letters`); the next leader carries it out. What
 only comes again is not among them: another consumer may have it by then. Must not know who asked for the COMMIT.
 """
 
