@@ -27,6 +27,7 @@ from ..queue.queue import Queue
 from ..recovery import already_settled
 from ..routing.addresses import delete, forget_consumer
 from ..routing.declare import abandoned
+from ..routing.estates import told_behind
 from ..routing.returns import acked, becomes_in_pieces, leave, settles_in_pieces, told_when_moved
 from ..state.slot import Slot, progress
 
@@ -59,6 +60,8 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
             already_settled.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=False)
         taken = consumer.settle(command.ids, command in slot.approved)
     queue = slot.queues[consumer.queue]
+    if slot.estates and consumer.haunted and outcome in (Outcome.NACK, Outcome.REJECT):
+        told_behind(slot, queue, command)
     count = len(taken)
     # Before what becomes of them is decided: give_back() counts them where they go.
     queue.no_longer_delivering(count)

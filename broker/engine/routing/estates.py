@@ -18,13 +18,18 @@ Rule: bit by bit, as they would have gone from their queue. Must not know why a 
 
 from __future__ import annotations
 
+from functools import partial
+
+from broker.core.address import Outcome
+from broker.core.commands import Settle
 from broker.core.effects import Turn
 
+from ..queue.large_returns import LargeReturn
 from ..queue.queue import Queue
 from ..state.slot import RETURNED, Slot
 from .addresses import delete
 from .redelivery import FAILED, REJECTED, dead_letter, expire
-from .returns import come_back
+from .returns import closes, come_back, send_on
 
 _COSTLY = 32
 """Messages that cost as much as a run."""
@@ -45,11 +50,12 @@ def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
 
 def _left_by_a_restart(slot: Slot, queue: Queue, turn: Turn) -> None:
     """All that a restart finds in it was to be a dead letter: what has a count for having failed (note_failed)."""
-    most = queue.settings.max_delivery_attempts
-    while queue.count:
-        if turn.returned >= RETURNED:
-            slot.unfinished[queue] = None
-            return
+    if queue.id not in slot.estates and not _all_sent(queue):
+        sending = LargeReturn({}, True, Outcome.REJECT)
+        sending.is_heard_by(partial(_arrived, slot, queue))
+        slot.estates[queue.id] = (sending, [])
+    most, first = queue.settings.max_delivery_attempts, len(turn.moves)
+    while queue.count and turn.returned < RETURNED:
         run = queue.front().popleft()
         queue.left(run)
         turn.returns(1 + len(run.records) // _COSTLY)
@@ -57,4 +63,35 @@ def _left_by_a_restart(slot: Slot, queue: Queue, turn: Turn) -> None:
             expire(slot, queue, run, turn)
         else:
             dead_letter(slot, queue, run, FAILED if most >= 0 and run.attempts >= max(most, 1) else REJECTED, turn)
+    if queue.id in slot.estates:
+        send_on(slot, slot.estates[queue.id][0], first, turn)
+    if queue.count:
+        slot.unfinished[queue] = None
+        return
     slot.fetch_hidden(queue, turn)
+    _arrived(slot, queue, turn)
+
+
+def _all_sent(queue: Queue) -> bool:
+    return not (queue.count or len(queue.pages.index)) and queue.pages.fetching is None
+
+
+def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """What has left it is where it goes, or has to wait: with the last piece those are told who wait for that."""
+    if queue.id in slot.estates and slot.estates[queue.id][0].done and _all_sent(queue):
+        _, waiting = slot.estates.pop(queue.id)
+        for behind in waiting:
+            closes(slot, behind, 1, turn)
+
+
+def told_behind(slot: Slot, queue: Queue, command: Settle) -> None:
+    """A session says again what an earlier leader has heard, of a queue that was deleted there and is made anew by
+    being asked for again: what it is told then waits for the letters of the old one."""
+    for id, (_, waiting) in slot.estates.items():
+        estate = slot.queues.get(id)
+        if estate is not None and (estate.name, estate.address) == (queue.name, queue.address):
+            own = Settle(command.slot, command.session, 0, command.consumer, [], command.outcome)
+            behind = LargeReturn({}, True, command.outcome, command=own)
+            behind.opens(1)
+            slot.returning.begins(behind)
+            waiting.append(behind)

@@ -72,7 +72,7 @@ def told_when_moved(slot: Slot, queue: Queue, messages: Ledger, command: Settle,
         if len(turn.moves) == first:
             return False
         waits = _asked(command, {}, again=again)
-    _send_on(slot, waits, first, turn)
+    send_on(slot, waits, first, turn)
     if waits.done:
         return False
     slot.returning.begins(waits)
@@ -113,7 +113,7 @@ def becoming(
         first = len(turn.moves)
         become(slot, queue, rest.pop()[0], outcome, delay, turn, of)
         if of is not None:
-            _send_on(slot, of, first, turn)
+            send_on(slot, of, first, turn)
         if queue.returned:
             bring_back(queue)
         if rest.left:
@@ -160,23 +160,24 @@ def read_back(slot: Slot, queue: Queue, messages: Ledger, count: int, of: LargeR
     else:
         give_back(slot, queue, messages, of.delay, turn, of.failed, of)
     slot.carries(None)
-    _send_on(slot, of, first, turn)
-    _closes(slot, of, count, turn)
+    send_on(slot, of, first, turn)
+    closes(slot, of, count, turn)
 
 
-def _send_on(slot: Slot, returning: LargeReturn, first: int, turn: Turn) -> None:
+def send_on(slot: Slot, returning: LargeReturn, first: int, turn: Turn) -> None:
     """Moves from `first` on come of it."""
     if not returning.awaited or len(turn.moves) == first:
         return
     # An advisory is of no queue, and nobody waits for it.
     moves = [move for move in turn.moves[first:] if move.queue]
     returning.opens(len(moves))
-    heard = partial(_closes, slot, returning, 1)
+    heard = partial(closes, slot, returning, 1)
     for move in moves:
         move.is_heard_by(heard)
 
 
-def _closes(slot: Slot, returning: LargeReturn, count: int, turn: Turn) -> None:
+def closes(slot: Slot, returning: LargeReturn, count: int, turn: Turn) -> None:
+    """So much of what it waits for has happened."""
     returning.closes(count)
     if returning.done:
         slot.is_back(returning, turn)
@@ -203,7 +204,7 @@ def come_back(slot: Slot, queue: Queue, turn: Turn) -> bool:
         first = len(turn.moves)
         slot.carries(returning)
         _piece(slot, queue, returning, BACK if turn.returned < RETURNED else LEAST_RETURNED, turn)
-        _send_on(slot, returning, first, turn)
+        send_on(slot, returning, first, turn)
         if queue.returned:
             bring_back(queue)
         slot.carries(None)
@@ -320,7 +321,7 @@ def _recalled_letters(slot: Slot, queue: Queue, turn: Turn) -> None:
             if mine:
                 kept.append((mine, of))
             if len(mine) < len(ids):
-                _closes(slot, of, len(ids) - len(mine), turn)
+                closes(slot, of, len(ids) - len(mine), turn)
         queue.pages.recalls_only(position, kept)
 
 

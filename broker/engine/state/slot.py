@@ -109,11 +109,12 @@ class Slot:
 
     __slots__ = (
         "addresses", "approved", "browsing", "budget", "carrying", "changed", "consumers", "copies", "counted",
-        "counters", "crashed_at", "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh",
-        "hidden", "inherited", "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held",
-        "max_held_messages", "most", "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending",
-        "prepared", "pressed", "producers", "queues", "reserved", "rest", "returning", "rulebook", "seen", "sessions",
-        "stop", "strangers", "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards", "xpath",
+        "counters", "crashed_at", "decisions", "declarations", "due", "entered", "estates", "filtered", "first_id",
+        "fresh", "hidden", "inherited", "known_ids", "latecomers", "limit", "loose", "mark_messages", "match",
+        "max_held", "max_held_messages", "most", "next_id", "next_queue", "number", "overran", "page_bytes", "patterns",
+        "pending", "prepared", "pressed", "producers", "queues", "reserved", "rest", "returning", "rulebook", "seen",
+        "sessions", "stop", "strangers", "subscriptions", "ticking", "timed", "touched", "unfinished", "wildcards",
+        "xpath",
     )  # fmt: skip
 
     def __init__(
@@ -155,6 +156,8 @@ class Slot:
         self.inherited: dict[int, dict[int, int]] = {}
         self.carrying: LargeReturn | None = None
         self.rest: Iterator[None] | None = None
+        self.estates: dict[int, tuple[LargeReturn, list[LargeReturn]]] = {}
+        """Of queues that an earlier leader deleted (estates.py): what is on its way, and who waits for all of it."""
         self.prepared: dict[str, Prepared] = {}
         self.counted = False
         """Some address has a limit."""

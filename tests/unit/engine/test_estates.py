@@ -6,13 +6,14 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
-from broker.core.commands import Act, Decide, Disconnect, Manage, Prepare, Settle, Unsubscribe
+from broker.core.commands import Act, Decide, Disconnect, Manage, Prepare, Resume, Settle, Subscribe, Unsubscribe
 from broker.core.effects import Done, Refused, Turn
 from broker.core.errors import Code
 from broker.core.message import Blob
 from broker.core.records import GroupRecord, Left, MetaRecord, SettleRecord
 from broker.engine.queue.large_returns import BACK
 
+from .test_prepared import sent_away
 from .test_returns import MANY, done, goes_on, last
 from .world import ANYCAST, CLIENT, MULTICAST, World, refused
 
@@ -138,6 +139,33 @@ def test_the_next_leader_knows_which_have_failed_too_often(unread, snapshot, man
     world.settle_down()
     said = letters(world)
     assert said.count("reason:delivery-limit") == many - 1 and said.count("reason:rejected") == 1
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REJECT, Outcome.NACK])
+@pytest.mark.parametrize("says", [3, MANY])
+@pytest.mark.parametrize("arrives", [True, False])
+def test_who_says_it_again_to_the_next_leader_is_told_behind_its_letters(outcome, says, arrives):
+    """There its subscription is made anew by being asked for, and holds none of them: it was told at once."""
+    world = held(MANY, unread=False)
+    named = list(world.engine.shown.consumers[1].ledger)
+    world.do(Settle(7, 1, 5, 1, [named[-1]], outcome), DELETE)
+    world.commit()
+    named = named[-says:]
+    world.restart(first_id=1 << 40)
+    world.effects.clear()
+    again = Subscribe(7, 1, 0, 1, "t", MULTICAST, CLIENT, queue="sub", durable=True)
+    again.resume = Resume([(named[0], named[-1])], [])
+    away = sent_away(world, again, Settle(7, 1, 15, 1, [named[-1]], outcome), DELETE)
+    assert done(world.effects) == []
+    assert away
+    for move in away[1:] + away[:1]:
+        assert done(world.effects) == []
+        later = world.turn()
+        (world.engine.moved if arrives else world.engine.waits)(move, later)
+        world.finish(later)
+    goes_on(world)
+    assert sorted(done(world.effects)) == [6, 15] and not world.engine.shown.estates
+    assert any(queue.estate for queue in world.engine.queues()) is not arrives
 
 
 def letters(world: World) -> str:
