@@ -91,9 +91,13 @@ def _held(queue: Queue, consumer: Consumer, known: Resume, mine: Ledger, earlier
         # Proof that it was its own doing: as long as it stays attached nobody else takes anything from it.
         # Three ghosts per span, not per message: a client may hold 100,000.
         own, lasting, absent = ghost(span, own=True), ghost(span, firm=True), ghost(span)
-        runs = [run for run in map(mine.get, absent.ids) if run is not None]
-        if len(runs) == len(absent.ids):  # as most are: no look at each
+        # Of most spans all is here, or nothing: no line of code for each message.
+        runs = [run for run in map(mine.get, absent.ids) if run is not None] if mine else []
+        if len(runs) == len(absent.ids):
             ledger.update(zip(absent.ids, runs, strict=True))
+            continue
+        if not runs and earlier is None and (not firm or within(span, firm)):
+            ledger.update(dict.fromkeys(absent.ids, lasting if firm else absent))
             continue
         for i in absent.ids:
             if i in mine:
