@@ -508,13 +508,10 @@ class ClusterSettings:
         256 * KIB, "bytes", "of one message between edge and owner", "measured: larger is slower"
     )
     linger_ms: int = setting(
-        1,
-        "milliseconds",
-        "SENDs that want no receipt wait for more of them, where an edge has four or more in that time for one owner",
+        1, "milliseconds", "SENDs without receipts wait for more, where an edge has four in that time for one owner",
         "halves what 5,000 a second cost that come one by one, and adds half of it to their way; 0: none waits",
-        least=0,
-        most=20,
-    )
+        least=0, most=20,
+    )  # fmt: skip
     edge_pending_bytes: int = setting(
         16 * MIB, "bytes", "an edge holds for one owner before it pauses producers", "a fail-over of 0.5 s at 32 MB/s"
     )
