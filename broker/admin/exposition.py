@@ -7,7 +7,7 @@ family means.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
@@ -70,8 +70,9 @@ class Collector:
         for name, metric in families.items():
             if len(metric.samples) > MAX_SERIES:
                 dropped.add_metric([name], len(metric.samples) - MAX_SERIES)
-            for at in range(0, min(len(metric.samples), MAX_SERIES) or 1, PIECE):
-                samples = metric.samples[at : min(at + PIECE, MAX_SERIES)]
+            piece = 1 if metric.kind == "histogram" else PIECE  # each of those is twenty lines or so
+            for at in range(0, min(len(metric.samples), MAX_SERIES) or 1, piece):
+                samples = metric.samples[at : min(at + piece, MAX_SERIES)]
                 yield family(Metric(metric.name, metric.kind, metric.help, samples)), at > 0
         yield dropped, False
         yield InfoMetricFamily("stomp_build", "Version of the broker.", value={"version": __version__}), False
@@ -128,12 +129,16 @@ class Exposition:
         """Asks the sources, one per step."""
         return self._collector.gather()
 
-    def rendering(self, accept: str) -> Iterator[tuple[bytes, str] | None]:
+    def process(self) -> list[Family]:
+        """What the process tells. In a thread: its open files are listed, 20,000 connections in 15 ms."""
+        return list(self._process.collect())
+
+    def rendering(self, accept: str, process: Sequence[Family]) -> Iterator[tuple[bytes, str] | None]:
         """(body, content type) in the format the scraper's Accept header asks for, of what gather() has found: the last
         of many steps. A thread would take the interpreter from the loop, and from who commits, for as long."""
-        encode, content_type = choose_encoder(accept)
+        encode, content_type = _encoder(accept)
         body: list[bytes] = []
-        for piece, goes_on in chain(self._collector.pieces(), ((each, False) for each in self._process.collect())):
+        for piece, goes_on in chain(self._collector.pieces(), ((each, False) for each in process)):
             text = encode(_Piece(piece)).removesuffix(_EOF)
             # The library begins each with HELP and TYPE.
             while goes_on and text[:2] == b"# ":
@@ -146,6 +151,13 @@ class Exposition:
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """The same at once."""
-        *_, page = self.rendering(accept)
+        *_, page = self.rendering(accept, self.process())
         assert page is not None
         return page
+
+
+def _encoder(accept: str) -> tuple[Callable[[_Piece], bytes], str]:
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):  # a version that is none
+        return choose_encoder("")

@@ -242,7 +242,9 @@ class AdminServer:
             async for _ in self._in_portions(self._exposition.gather(), "/metrics"):
                 pass
             page: list[tuple[bytes, str]] = []
-            async for _ in self._in_portions(_collected(self._exposition.rendering(accept), page.append), "/metrics"):
+            process = await asyncio.to_thread(self._exposition.process)
+            rendering = _collected(self._exposition.rendering(accept, process), page.append)
+            async for _ in self._in_portions(rendering, "/metrics"):
                 pass
         return _answer(200, *page[0])
 

@@ -2,7 +2,7 @@
 
 Rule: `write` returning is the only promise of durability; nothing is believed before. Threads: append, seal,
 committed, maintain and close in the loop's thread; write in one commit thread, one batch at a time and in
-order; prepare in a helper thread; read in any. Must not know queues, engines or sessions.
+order; prepare and clear in a helper thread; read in any. Must not know queues, engines or sessions.
 """
 
 # A message's way through the log, and what a crash leaves at each point:

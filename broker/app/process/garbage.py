@@ -32,7 +32,7 @@ THRESHOLDS = (10_000, 1, 8)
 """Objects left over, young collections, middle collections. More than Python's 700 to begin with: most of what a read
 makes is gone with its turn, and looking more often cost 5–20 % of the hot path."""
 SLOW_S = 0.001
-"""CPU seconds of a collection behind which what has survived is frozen: a fifth of what a step may take."""
+"""CPU seconds of a collection behind which what has survived is frozen."""
 
 
 _MUCH: Final = 100_000
@@ -96,6 +96,7 @@ class YoungCollections:
             gc.collect(0 if self._looks % MIDDLE else 1)
         # As much again as the middle ones were, all at once.
         elif _watching.spent > SLOW_S:
+            gc.collect(1)  # or rings that nobody has looked for yet would stay for good
             _watching.freeze()
         else:
             gc.collect(2)

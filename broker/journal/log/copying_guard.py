@@ -3,7 +3,7 @@
 Both take the same advisory lock: a backup for as long as it copies bodies, the broker for the moment in which it
 removes some. A process that dies lets go of it, so nothing is left behind that would have to be cleaned up.
 
-Rule: the broker never waits for it. What it may not remove now it removes with a later batch; when the disk is nearly
+Rule: the broker never waits for it. What it may not remove now it removes later (Store.clear); when the disk is nearly
 full it removes all the same, and the backup says that it has failed. Segments need no lock: an open file stays
 readable.
 """

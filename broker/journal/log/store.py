@@ -81,8 +81,12 @@ class Store:
         self.algorithms: dict[int, int] = {}
         self.doomed: set[str] = set()
         """Files that a batch is to remove. Making one of them anew before that takes it out (spare)."""
+        self._going = ""
+        """The one that is being unlinked."""
         self._removing = threading.Lock()
-        """Held while one of them is unlinked."""
+        """Held while one of them becomes that, or is spared."""
+        self._gone = threading.Lock()
+        """… and while it is unlinked."""
         self.lock = threading.Lock()
         self._spares: list[tuple[str, int]] = []
         """(name, size); an extra large one may wait here after JournalFull."""
@@ -353,8 +357,8 @@ class Store:
     # ── removing (helper thread) ───────────────────────────────────────────────────────────────────
 
     def clear(self) -> list[int] | None:
-        """Removes some of what is dead, in its order. Returns the segments among it; None: there is nothing that may go
-        now. After a crash what is left is removed by the next start."""
+        """Removes some of what is dead, segments in their order. Returns the segments among it; None: there is nothing
+        that may go now. After a crash what is left is removed by the next start."""
         gone: list[int] = []
         self.has_dead = False  # first: what comes meanwhile says so again
         if self._dead_segments:
@@ -381,18 +385,24 @@ class Store:
         files = self._dead_files
         for _ in range(min(len(files), CLEARED)):
             path = files[0]
-            with self._removing, self.guard("remove a dead file", full=False):
-                # Whoever receives the same body anew has spared it: its file must stay.
-                if path in self.doomed:
-                    self._unlink(path)
+            with self._gone, self.guard("remove a dead file", full=False):
+                with self._removing:
+                    # Whoever receives the same body anew has spared it: its file must stay.
+                    self._going = path if path in self.doomed else ""
                     self.doomed.discard(path)
+                if self._going:
+                    self._unlink(path)
+                    self._going = ""
             files.popleft()
 
     def spare(self, path: str) -> None:
-        """A file that may be doomed is made anew: it is not removed. Waits where it is being removed just now."""
-        if path in self.doomed:  # it stays there until it is gone
-            with self._removing:
-                self.doomed.discard(path)
+        """A file that may be doomed is made anew: it is not removed. Waits where this very one is being removed."""
+        with self._removing:
+            self.doomed.discard(path)
+            going = self._going == path
+        if going:
+            with self._gone:
+                pass
 
     # ── space (helper thread) ──────────────────────────────────────────────────────────────────────
 

@@ -295,7 +295,12 @@ class ClusterPort:
                     consumer.set_aside(entry, part.ids)
         # In several slots it may leave later than what was numbered behind it, so it counts in a sequence of its own.
         command.counts_as(channel.turn(entry) if others else (0, entry.number))
-        return bool(others) and self._delayed.begin(command.session, channel, entry, others)
+        if not others or not self._delayed.begin(command.session, channel, entry, others):
+            return False
+        for other in others:
+            if other.link is not None:
+                other.link.hurry()
+        return True
 
     def _refuse_at_once(self, channel: SlotChannel, command: Command) -> bool:
         if isinstance(command, Disconnect | Grant):

@@ -21,7 +21,7 @@ from typing import Final
 
 DENSE: Final = 4
 """So many commands in one rest's time are worth a rest. A client that waits for each answer makes two or three in a
-millisecond: it never meets one."""
+millisecond: alone on the link it never meets one."""
 STILL_DENSE: Final = 3
 """… and so many are worth one more: what comes evenly would else rest in turns with not resting."""
 ENOUGH_BYTES: Final = 16 * 1024

@@ -327,6 +327,13 @@ class OwnerLink:
             self._scheduled = True
             self._schedule(self._flush)
 
+    def hurry(self) -> None:
+        """Somebody waits for something of what is queued, whoever sent it."""
+        self._urgent = True
+        if self._queues and not self._scheduled and not self._awaiting:
+            self._scheduled = True
+            self._schedule(self._flush)
+
     def _leaves(self) -> bool:
         """May what is queued leave before a rest is over."""
         return self._urgent or self._queued >= ENOUGH_BYTES
@@ -530,8 +537,8 @@ class OwnerLink:
             self._timer = True
             self._later(TAKEN_S, end.tell_taken)
         told, untold = self._taken - self._told, self._untold_bytes
-        waiting = self._queues and (not self._linger.resting or self._leaves())
-        if waiting or self._frames or told >= TAKEN_MESSAGES or untold >= TAKEN_BYTES:
+        leaves = self._queues and (not self._linger.resting or self._leaves())
+        if leaves or self._frames or told >= TAKEN_MESSAGES or untold >= TAKEN_BYTES:
             self._flush()
 
     def tell_taken(self, end: _End) -> None:

@@ -265,6 +265,8 @@ class GroupCommit:
             self._owner.fail(f"journal: {error}")
             return False
         self._prepare()
+        # A backup may have ended meanwhile, or a disk be full, without any commit.
+        self._clear()
         # What compaction waits for is a commit; nobody else may come along.
         self.commit(now=True)
         return more
@@ -303,7 +305,8 @@ class GroupCommit:
 
     def _clear(self) -> None:
         """Has files removed that nobody needs any more, some at a time: who waits for a commit waits for none."""
-        if self._clearing or not self._journal.wants_clear:
+        # Behind the end of the process the folder is another's: what is left is removed by the next start.
+        if self._clearing or self._ending or self._stopped or not self._journal.wants_clear:
             return
 
         def cleared(gone: list[int] | None, error: BaseException | None) -> None:

@@ -15,7 +15,7 @@ Must not know how a selector is asked.
 #              read). 8's SEND is carried out as always
 #     turn 2   7's SEND comes first, for another millisecond; what 7 has sent behind it waits behind it (holds)
 #     turn 12  all is known: it is carried out by what was found, with the others of its turn, and 7 is told to go on
-# A turn never looks for more than 2 ms, whoever sends what; sessions that had their share come after the others.
+# A turn never looks for more than 1 ms, whoever sends what; sessions that had their share come after the others.
 
 from __future__ import annotations
 

@@ -28,8 +28,9 @@ class Inbox:
     """new       what nobody has looked at yet. Appended to where it is submitted: a call less for each.
     deferred  what waits for several turns.
     throttles an edge was told to have its producers pause, as too much waits.
-    most      commands that may wait: as many as TURNS turns carry out, of what there was last. In a cluster MOST: who
-              has little there need not wait for all of them (shares.py), and each word to an edge costs a message.
+    most      new commands that may wait, beside MOST with those that are deferred: as many as TURNS turns carry out, of
+              what there was last. In a cluster MOST: who has little there need not wait for all of them (shares.py),
+              and each word to an edge costs a message.
     again     slot → how many consumers come again to it and have not been attached yet; None: nobody asks."""
 
     __slots__ = ("_shares", "_wake", "again", "deferred", "most", "new", "throttles")
@@ -52,7 +53,8 @@ class Inbox:
     def eases(self) -> bool:
         """Those who pause may go on; asked while it throttles."""
         # Half: else producers would be stopped and let go by turns.
-        self.throttles = len(self.new) + len(self.deferred.waiting) >= self.most // 2
+        new = len(self.new)
+        self.throttles = new >= self.most // 2 or new + len(self.deferred.waiting) >= MOST // 2
         return not self.throttles
 
     def drain(self) -> tuple[list[Command], list[Command]]:

@@ -52,7 +52,7 @@ from ..commit.replication_port import Alone, Replicas
 from ..commit.stats import ShardStats
 from ..inbox.deferred import Deferred
 from ..inbox.inbox import Inbox
-from ..inbox.portions import WORK
+from ..inbox.portions import MOST, WORK
 from ..transactions.large_commits import LargeCommit, TurnParts
 from ..transactions.transact import Crossing, carry_moves, moving, much_moves
 from . import failure_answers
@@ -164,7 +164,7 @@ class Shard:
             self._scheduled = True
             self._schedule(self._run_turn)
         # Told to the callers with each submit, so that a producer that has not heard of it yet hears of it now.
-        if len(inbox.new) + len(inbox.deferred.waiting) > inbox.most:
+        if (new := len(inbox.new)) > inbox.most or new + len(inbox.deferred.waiting) > MOST:
             inbox.fills()
         return inbox.throttles or self._commits.congested
 

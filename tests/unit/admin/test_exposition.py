@@ -100,7 +100,7 @@ def test_a_page_in_pieces_is_what_the_library_writes_at_once(accept):
         Metric("stomp_more", "gauge", "More.", [({"n": "# x\n"}, 1.0)] * (MAX_SERIES + 3)),
     ]
     exposition = Exposition([Source(*metrics)])
-    steps = list(exposition.rendering(accept))
+    steps = list(exposition.rendering(accept, exposition.process()))
     assert len(steps) > (MAX_SERIES + 3) // PIECE and not any(steps[:-1])
 
     class Whole:
@@ -114,3 +114,10 @@ def test_a_page_in_pieces_is_what_the_library_writes_at_once(accept):
     assert told == content_type and body.startswith(whole) and len(whole) > 60_000
     assert body.endswith(b"# EOF\n") == bool(accept) and body.count(b"# EOF\n") == bool(accept)
     assert b'stomp_series_dropped{family="stomp_more"} 3.0' in body
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/openmetrics-text; version=abc", "text/plain; version=x; escaping=zzz", "*/*", ", ;,"]
+)
+def test_an_accept_header_that_nobody_understands_gets_the_plain_page(accept):
+    assert ("stomp_x",) in scrape(Source(Metric("stomp_x", "gauge", "X.", [({}, 1.0)])), accept=accept)

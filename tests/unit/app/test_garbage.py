@@ -100,6 +100,30 @@ print("ok")
 """
 
 
+BUSY_RINGS = """
+import gc, weakref
+from broker.app.process import garbage
+from broker.app.process.garbage import OLD, YoungCollections, collect_rarely
+class Ring:
+    pass
+collect_rarely()
+garbage.SLOW_S = 1.0
+now = [0.0]
+young = YoungCollections(lambda: now[0])
+found = []
+for look in range(4 * OLD):
+    ring = Ring()
+    ring.itself = ring
+    found.append(weakref.ref(ring))
+    del ring
+    garbage._watching.spent = 2.0  # as if the middle ones had taken long
+    now[0] += 1
+    young.look()
+assert not [ring for ring in found if ring() is not None]
+print("ok")
+"""
+
+
 def run(script: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120
@@ -125,6 +149,10 @@ def test_what_replaces_what_goes_is_looked_at_by_the_clock() -> None:
 
 def test_a_small_process_frees_its_rings() -> None:
     assert run(RINGS) == "ok\n"
+
+
+def test_what_is_frozen_unlooked_at_has_been_looked_through_before() -> None:
+    assert run(BUSY_RINGS) == "ok\n"
 
 
 def test_looks_by_the_clock_free_rings_of_every_age() -> None:

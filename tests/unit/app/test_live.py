@@ -149,6 +149,9 @@ class Starting:
     async def stop(self) -> None:
         pass
 
+    def watched(self) -> tuple[()]:
+        return ()
+
     def engines(self) -> tuple[()]:
         return ()
 

@@ -46,6 +46,9 @@ class Process:
     def hang_up(self) -> None:
         self.steps.append("hang_up")
 
+    def watched(self) -> tuple[()]:
+        return ()
+
     def engines(self) -> tuple[()]:
         return ()
 

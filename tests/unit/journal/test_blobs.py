@@ -138,3 +138,13 @@ def test_one_that_comes_back_before_its_turn_is_not_removed():
     while journal.clear() is not None:
         pass
     assert there(disk, paths) == paths[1:]
+
+
+def test_who_receives_a_body_waits_for_the_removal_of_no_other():
+    disk = SimDisk(0)
+    journal, paths = doomed(disk, 2)
+    store = journal._store
+    with store._gone:  # the helper thread unlinks the first one
+        store._going = paths[0]
+        store.spare(paths[1])
+    assert paths[1] not in store.doomed

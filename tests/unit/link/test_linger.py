@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Routing
-from broker.core.commands import Publish
+from broker.core.commands import Publish, Transact
 from broker.link.edge_side.linger import DENSE, ENOUGH_BYTES, Linger
 from tests.unit.link.test_owner_link import One, publish
 from tests.unit.link.world import run_of
@@ -119,3 +119,14 @@ def test_dense_is_what_the_last_rests_time_says():
     assert not linger.begins(1, 10.0 + 1.2 * MS), "it rests already"
     linger.over()
     assert not linger.begins(1, 10.0 + 9 * MS), "two in eight milliseconds"
+
+
+@pytest.mark.parametrize("linger_ms", [0, 1, 20])
+def test_a_commit_over_slots_does_not_wait_for_a_rest(linger_ms):
+    """It leaves when the SENDs of its session there are answered, and somebody waits for it."""
+    one = One(linger_ms=linger_ms)
+    one_by_one(one, 200)
+    one.port.submit([publish(slot=2)])
+    one.port.submit([Transact(1, 1, 9, [publish(slot=1), publish(slot=2)])])
+    one.world.run()
+    assert one.owner.shard.of(Transact)

@@ -332,3 +332,15 @@ def test_a_file_that_cannot_be_removed_ends_the_owner():
     disk.bad = [JournalDead("EIO")]
     disk.prepare_io.one()
     assert disk.log[-1] == ("failed", "journal: EIO")
+
+
+def test_a_process_that_ends_removes_nothing_any_more():
+    """Behind its end the folder is another's, who may have files of these names."""
+    for end in (lambda disk: disk.commits.hurry(), lambda disk: disk.commits.stop()):
+        disk = Disk()
+        disk.dead = [[3], [4]]
+        disk.put("a")
+        disk.io.one()
+        end(disk)
+        disk.prepare_io.one()
+        assert not disk.prepare_io.jobs and disk.dead == [[4]]
