@@ -213,7 +213,7 @@ retry: $(VENV)/.installed-dev
 oracles: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.oracles $(ARGS)
 
-STORIES = $(patsubst %,tests/sim/test_cluster_%.py,cuts frozen wild squeezed clocks)
+STORIES = $(patsubst %,tests/sim/test_cluster_%.py,cuts frozen wild squeezed clocks returns flat)
 # Other histories in each run: the one it prints first is where they begin. Not exported: a broker knows all STAMPEDE_….
 torture: SEED := $(or $(STAMPEDE_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 torture: $(VENV)/.installed-mutation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -198,3 +198,11 @@ def test_what_follows_a_rejected_connect_is_not_carried_out(guarded, queue):
         client.expect("CONNECTED")
         client.subscribe(queue)
         client.nothing()
+
+
+def test_a_client_of_1_0_is_told_version_server_and_heart_beat(dial: Callable[..., Client]) -> None:
+    """RabbitMQ and ActiveMQ say them; nine tests of RabbitMQ's own suite want them."""
+    client = dial("1.0")
+    client.send("CONNECT", {})
+    told = client.expect("CONNECTED")
+    assert told["version"] == "1.0" and told["server"].startswith("stampede/") and told["heart-beat"] == "0,0"

@@ -485,8 +485,8 @@ class Appender:
             nbytes += part.end - part.offset
             length = part.end - part.offset - f.BATCH.size
             part.buffers[0] = f.batch_header(part.number, part.segment, length, part.count, self._seed)
-        # `freed` and `removals` go with the batch, and may be removed behind its sync: whatever replaces them is durable
-        # by then.
+        # `freed` and `removals` go with the batch, and may be removed behind its sync: whatever replaces them is
+        # durable by then.
         batch = Batch(self.parts, self.freed, self.removals, self._items, self._next.copy(), nbytes)
         self.parts, self._part, self.freed, self.removals, self._items = [], None, [], [], []
         return batch

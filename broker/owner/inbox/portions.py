@@ -6,8 +6,9 @@ bounded. Must not know what commands do.
 
 # Example. An inbox of 2,000 commands: SENDs of one message (1 unit each), one of 640 (11), ACKs of 50 scattered
 # messages (26 each), a COMMIT of 100 parts (201). The turn takes the first ones until their units are 300, about 3
-# ms, the rest waits in its order; beyond as many as two turns carry out (TURNS, MOST) the senders are told to pause. Not by the clock: a
-# history of the simulator must come out the same each time, and a slow machine must not cut turns into nothing.
+# ms, the rest waits in its order; beyond as many as two turns carry out (TURNS, MOST) the senders are told to pause.
+# Not by the clock: a history of the simulator must come out the same each time, and a slow machine must not cut turns
+# into nothing.
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class PageReads:
         if self._engines.get(fetch.slot) is not reader:
             return  # dropped meanwhile: its log may be void by now, and the slot's next engine has asked for nothing
         if error is not None or runs is None:
-            self._failed(f"journal cannot be read back: {error}")
+            self._failed(f"journal cannot be read back: {error!r}")
             return
         self.waiting.append((reader, fetch, runs))
         self._wake()

@@ -488,7 +488,7 @@ class SlotLifecycle:
 
         def done(error: BaseException | None) -> None:
             if error is not None:
-                self._shard.fail(f"journal cannot be read back: {error}")
+                self._shard.fail(f"journal cannot be read back: {error!r}")
             elif self._roles.get(slot) is stepping:
                 self._stepped_down(slot, standby, epoch)
             else:

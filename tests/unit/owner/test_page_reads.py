@@ -92,12 +92,12 @@ def test_another_engine_of_the_slot_has_asked_for_nothing(when):
     assert reading.woken == ([] if when == "on its way" else [1])
 
 
-@pytest.mark.parametrize("page", [OSError("EIO"), None])
+@pytest.mark.parametrize("page", [OSError("EIO"), MemoryError(), None])
 def test_a_log_that_cannot_be_read_back_stops_the_owner_if_anybody_still_needs_it(page):
     reading = Reading(page)
     reading.reads.ask(FETCH, 64)
     reading.io.all()
-    assert len(reading.failed) == 1 and "read back" in reading.failed[0]
+    assert len(reading.failed) == 1 and "read back" in reading.failed[0] and not reading.failed[0].endswith(": ")
     gone = Reading(page)
     gone.reads.ask(FETCH, 64)
     del gone.engines[3]
