@@ -14,6 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+import nats_server
+
 # Compiled once, as on a user's machine and in an image, also where a container forbids it.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -29,9 +31,10 @@ def free_port() -> int:
 
 
 class Broker:
-    """A process that speaks STOMP. `window`: SUBSCRIBE header that sets a window of so many messages.
+    """A process that speaks STOMP, or what `load_arguments` says. `window`: SUBSCRIBE header that sets a window of so
+    many messages.
 
-    ready_s: from the start of the process to the first CONNECTED."""
+    ready_s: from the start of the process until it answers."""
 
     name = ""
     window = "prefetch-count:%d"
@@ -291,4 +294,43 @@ class Artemis(Broker):
         return [str(self.folder / "broker" / "bin" / "artemis"), "run"], {}
 
 
-BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (Stampede, StampedeEdges, RabbitMQ, ActiveMQ, Artemis)}
+class Nats(Broker):
+    """nats-server with its defaults, in memory: it speaks no STOMP, and the generator its protocol."""
+
+    name = "nats"
+    largest_body = 1 << 20
+    protocol = "nats"
+
+    @classmethod
+    def missing(cls) -> str | None:
+        return None if nats_server.binary() else nats_server.TO_INSTALL
+
+    def prepare(self) -> None:
+        (self.folder / "nats.conf").write_text(nats_server.config(self.port))
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        return [str(nats_server.binary()), "-c", str(self.folder / "nats.conf")], {}
+
+    def answers(self) -> bool:
+        return nats_server.answers(self.port)
+
+    def load_arguments(self) -> list[str]:
+        return [*super().load_arguments(), "--protocol", self.protocol]
+
+
+class JetStream(Nats):
+    """The same with a stream in files that syncs before it acknowledges, for what is persistent and nobody consumes."""
+
+    name = "jetstream"
+    protocol = "jetstream"
+
+    def prepare(self) -> None:
+        (self.folder / "nats.conf").write_text(nats_server.config(self.port, self.folder / "streams"))
+
+    def answers(self) -> bool:
+        return super().answers() and nats_server.make_stream(self.port, 1)
+
+
+BROKERS: dict[str, type[Broker]] = {
+    kind.name: kind for kind in (Stampede, StampedeEdges, RabbitMQ, ActiveMQ, Artemis, Nats, JetStream)
+}

@@ -2,9 +2,10 @@
 
     .venv/bin/python bench/cluster.py                     everything
     .venv/bin/python bench/cluster.py --scenarios link,kill --runs 5
+    .venv/bin/python bench/cluster.py --scenarios durable-100,jetstream-100 --runs 3      beside three nats-servers
 
-Rule: each run is a fresh cluster in a fresh folder; figures are medians; what was lost, duplicated unmarked or
-disconnected is counted, never hidden.
+Rule: each run is a fresh cluster in a fresh folder, scenarios take turns inside every repetition, and figures are
+medians; what was lost, duplicated unmarked or disconnected is counted, never hidden.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nats_server
 from brokers import ROOT, free_port
+from nats_cluster import NatsServers
 from scenarios import generator
 
 sys.path.insert(0, str(ROOT / "deploy" / "local"))
@@ -51,6 +54,10 @@ def wait(ready: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         if time.monotonic() > end:
             raise RuntimeError(f"{what}: not within {seconds:g} s")
         time.sleep(PAUSE_S)
+
+
+class Skipped(Exception):
+    """What is measured is not installed here; the text says how it could be."""
 
 
 class Member:
@@ -141,7 +148,11 @@ class Cluster:
 
 def load(cluster: Cluster, *arguments: str, edge: int = 0) -> Result:
     """One run of the generator through an edge; its JSON line."""
-    line = [str(generator()), "--port", str(cluster.edges[edge].port), "--pid", cluster.pids(), *arguments]
+    return generate("--port", str(cluster.edges[edge].port), "--pid", cluster.pids(), *arguments)
+
+
+def generate(*arguments: str) -> Result:
+    line = [str(generator()), *arguments]
     done = subprocess.run(line, capture_output=True, text=True)
     if not done.stdout.strip():
         raise RuntimeError(f"{' '.join(line)}: {done.stderr}")
@@ -202,6 +213,10 @@ def flow(*arguments: str, secure: bool = False) -> Callable[[Path], Result]:
     return scenario
 
 
+def receipts(window: int) -> list[str]:
+    return ["--produce-only", "--header", "persistent:true", "--receipt-every", "1", "--window", str(window)]
+
+
 def durable(window: int, secure: bool = False) -> Callable[[Path], Result]:
     """Three owners, three copies: a receipt for each message, after the disks of all in-sync replicas."""
 
@@ -209,11 +224,31 @@ def durable(window: int, secure: bool = False) -> Callable[[Path], Result]:
         cluster = Cluster(folder, 3, 1, **(certificates(folder) if secure else {}))
         try:
             cluster.start()
-            kind = ["--produce-only", "--header", "persistent:true", "--receipt-every", "1", "--window", str(window)]
-            load(cluster, "--seconds", "1", "--destination", "/queue/warm", *kind)
-            return figures(load(cluster, "--seconds", str(SECONDS), *kind))
+            load(cluster, "--seconds", "1", "--destination", "/queue/warm", *receipts(window))
+            return figures(load(cluster, "--seconds", str(SECONDS), *receipts(window)))
         finally:
             cluster.stop()
+
+    return scenario
+
+
+def jetstream(window: int, sync: str = "always") -> Callable[[Path], Result]:
+    """What `durable` asks of ours, asked of three nats-servers, by the one that leads: a PubAck is the receipt."""
+
+    def scenario(folder: Path) -> Result:
+        if nats_server.binary() is None:
+            raise Skipped(nats_server.TO_INSTALL)
+        servers = NatsServers(folder, sync)
+        try:
+            servers.start()
+            wait(servers.has_stream, "a stream with three copies")
+            wait(lambda: servers.lead() is not None, "three copies of the stream")
+            asked = ["--protocol", "jetstream", "--port", str(servers.lead()), "--pid", servers.pids()]
+            asked += receipts(window)
+            generate(*asked, "--seconds", "1", "--destination", "/queue/warm")
+            return figures(generate(*asked, "--seconds", str(SECONDS)))
+        finally:
+            servers.stop()
 
     return scenario
 
@@ -439,6 +474,13 @@ SCENARIOS: dict[str, tuple[str, Callable[[Path], Result]]] = {
     "durable-1": ("persistent, 3 copies, window 1", durable(1)),
     "durable-100": ("persistent, 3 copies, window 100", durable(100)),
     "durable-1000": ("persistent, 3 copies, window 1,000", durable(1000)),
+    "jetstream-1": ("3 nats-servers, 3 copies, every PubAck synced, window 1", jetstream(1)),
+    "jetstream-100": ("3 nats-servers, 3 copies, every PubAck synced, window 100", jetstream(100)),
+    "jetstream-default-1": ("3 nats-servers, 3 copies, nothing synced (their default), window 1", jetstream(1, "2m")),
+    "jetstream-default-100": (
+        "3 nats-servers, 3 copies, nothing synced (their default), window 100",
+        jetstream(100, "2m"),
+    ),
     "link-tls": ("1 edge + 1 owner, 1→1, mutual TLS", flow("--max-lag", "2000", secure=True)),
     "open-1000-tls": ("open loop 1,000/s, mutual TLS", flow("--rate", "1000", secure=True)),
     "durable-100-tls": ("persistent, 3 copies, window 100, mutual TLS", durable(100, secure=True)),
@@ -453,6 +495,32 @@ SCENARIOS: dict[str, tuple[str, Callable[[Path], Result]]] = {
 }
 
 
+def one_run(name: str, runs: list[Result], keep: bool) -> bool:
+    """Adds its figures to those that are there. Returns whether it failed."""
+    folder = Path(tempfile.mkdtemp(prefix=f"stampede-{name}-"))
+    try:
+        runs.append(SCENARIOS[name][1](folder))
+        print(json.dumps({"scenario": name, **runs[-1]}), file=sys.stderr, flush=True)
+        return False
+    except Skipped as skipped:
+        print(f"{name}: skipped: {skipped}", file=sys.stderr, flush=True)
+        return False
+    except Exception as error:
+        print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return True
+    finally:
+        if keep:
+            print(folder, file=sys.stderr)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def medians(runs: list[Result]) -> str:
+    names = [name for name, value in runs[0].items() if not isinstance(value, str)]
+    middle = {name: statistics.median([run[name] for run in runs if name in run]) for name in names}
+    return ", ".join(f"{name} {value:,.4g}" for name, value in middle.items())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", default="", help="comma list; empty: all (--list shows them)")
@@ -463,28 +531,15 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{name:14} {text}" for name, (text, _) in SCENARIOS.items()))
         return 0
+    names = [n for n in options.scenarios.split(",") if n] or list(SCENARIOS)
+    runs: dict[str, list[Result]] = {name: [] for name in names}
     bad = 0
-    for name in [n for n in options.scenarios.split(",") if n] or list(SCENARIOS):
-        title, scenario = SCENARIOS[name]
-        runs: list[Result] = []
-        for _ in range(options.runs):
-            folder = Path(tempfile.mkdtemp(prefix=f"stampede-{name}-"))
-            try:
-                runs.append(scenario(folder))
-                print(json.dumps({"scenario": name, **runs[-1]}), file=sys.stderr, flush=True)
-            except Exception as error:
-                bad += 1
-                print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            finally:
-                if options.keep:
-                    print(folder, file=sys.stderr)
-                else:
-                    shutil.rmtree(folder, ignore_errors=True)
-        if runs:
-            keys = list(runs[0])
-            keys = [k for k in keys if not isinstance(runs[0][k], str)]
-            middle = {k: statistics.median([r[k] for r in runs if k in r]) for k in keys}
-            print(f"{title}: " + ", ".join(f"{k} {v:,.4g}" for k, v in middle.items()), flush=True)
+    for _ in range(options.runs):
+        for name in names:
+            bad += one_run(name, runs[name], options.keep)
+    for name in names:
+        if runs[name]:
+            print(f"{SCENARIOS[name][0]}: {medians(runs[name])}", flush=True)
     return 1 if bad else 0
 
 

@@ -1,4 +1,4 @@
-/* A STOMP 1.2 load generator: one thread, epoll, libc. Usage: bench/README.md or load --help.
+/* A load generator for STOMP 1.2, and NATS: one thread, epoll, libc. Usage: bench/README.md or load --help.
 
    Rule: it must cost far less than what it measures. Frames are copied from a template in which only fixed-width
    hexadecimal fields change; what comes back is cut with memmem and memchr; bodies above STREAM bytes are neither
@@ -29,6 +29,7 @@ enum state { UNBORN, CONNECTING, LOGIN, SUBSCRIBING, READY, LEAVING, DEAD };
 enum ack { AUTO, CUMULATIVE, INDIVIDUAL };
 enum websocket { NONE, ASKED, OPEN };
 enum traffic { SAME, UNIFORM, JMS, SPARSE, WILD };
+enum protocol { STOMP, NATS, JETSTREAM };
 
 struct bits {
     uint8_t *map;
@@ -66,6 +67,7 @@ static struct {
     int producers, consumers, destinations, in_turn, topic, vary, verify, produce_only, consume_only, idle_connections, parallel, tls, websocket;
     enum ack ack;
     enum traffic traffic;
+    enum protocol protocol;
     uint64_t body, count, window, receipt_every, ack_every, max_lag, expect;
     double seconds, rate, idle_timeout, hold;
     uint32_t run;
@@ -176,6 +178,7 @@ static void name_of(const struct conn *c, char *to, size_t size) {
 }
 
 static void greet(struct conn *c);
+static void nats_greet(struct conn *c);
 static void connected(struct conn *c) {
     int error = 0;
     socklen_t size = sizeof error;
@@ -197,6 +200,10 @@ static void connected(struct conn *c) {
 }
 
 static void greet(struct conn *c) {
+    if (o.protocol != STOMP) {
+        nats_greet(c);
+        return;
+    }
     say(c, "CONNECT\naccept-version:1.2\nhost:%s\nheart-beat:0,0\n%s%s%s%s%s%s\n", o.vhost ? o.vhost : o.host,
         o.login ? "login:" : "", o.login ? o.login : "", o.login ? "\n" : "", o.passcode ? "passcode:" : "",
         o.passcode ? o.passcode : "", o.passcode ? "\n" : "");
@@ -222,6 +229,9 @@ static void put_decimal(char *to, uint64_t value, int digits) {
     while (digits--) to[digits] = (char)('0' + value % 10), value /= 10;
 }
 
+struct made;
+static char *nats_made(char *frame, struct made *made, int index);
+static void nats_template(struct conn *c);
 #include "traffic.h"
 
 /* SEND with its changing fields; remembers where they are. */
@@ -258,6 +268,7 @@ static void make_frame(struct conn *c) {
     p += body;
     if (!streamed) *p++ = 0;
     c->frame_len = (size_t)(p - c->frame);
+    if (o.protocol != STOMP) nats_template(c);
 }
 
 static void put_made(struct conn *c, uint64_t when) {
@@ -485,6 +496,8 @@ static size_t cut(struct conn *c, size_t len, uint64_t now) {
     return at;
 }
 
+#include "nats.h"
+
 static void receive(struct conn *c) {
     memcpy(in, c->carry, c->carry_len);
     size_t len = c->carry_len;
@@ -499,7 +512,7 @@ static void receive(struct conn *c) {
     uint64_t now = now_ns();
     t_progress = now;
     len += (size_t)n;
-    size_t used = cut(c, len, now);
+    size_t used = o.protocol == STOMP ? cut(c, len, now) : nats_cut(c, len, now);
     if (used == 0 && len == INBUF) die("a frame is larger than the input buffer");
     c->carry_len = c->state == DEAD ? 0 : len - used;
     if (c->carry_len) {
@@ -583,7 +596,10 @@ static void leave(void) {
         if (c->state != READY || c->body_left) continue;
         if (c->kind == CONSUMER && c->unacked) send_ack(c);
         c->state = LEAVING;
-        say(c, "DISCONNECT\nreceipt:bye\n\n");
+        if (o.protocol == STOMP)
+            say(c, "DISCONNECT\nreceipt:bye\n\n");
+        else
+            tell(c, "PING\r\n");
     }
     uint64_t until = now_ns() + 2000000000ull;
     while (ready && now_ns() < until) turn(20);

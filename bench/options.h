@@ -1,8 +1,9 @@
 /* Command line of the load generator. Included by load.c, which has the options `o` and die(). */
 
 static const char HELP[] =
-    "load: STOMP 1.2 load generator; prints one JSON line\n"
+    "load: load generator for STOMP 1.2, and NATS; prints one JSON line\n"
     "  --host H --port P --login L --passcode P --vhost V --label TEXT\n"
+    "  --protocol stomp|nats|jetstream    jetstream: a stream is there, and its PubAck counts as receipt (nats.h)\n"
     "  --tls --websocket                  instead of plain TCP; path /stomp, nothing is verified\n"
     "  --producers N --consumers N        connections of each kind (1, 1)\n"
     "  --destination D --destinations N   %d in D becomes the number; connection i uses i mod N\n"
@@ -24,7 +25,8 @@ static const char HELP[] =
     "  --connections N --hold S --parallel M   idle connections only\n"
     "  --pid PID[,PID…]                   CPU and memory of these processes and their descendants\n"
     "  --idle-timeout S                   give up after so long without progress (10)\n"
-    "Exit status: 0 all well; 1 lost, duplicated, reordered, ERROR, closed or timed out; 2 usage or no connection.\n";
+    "Exit status: 0 all well; 1 lost, duplicated, reordered, ERROR, closed or timed out; 2 usage or no connection;\n"
+    "3 the protocol has no word for what was asked.\n";
 
 static void add_header(char *to, size_t size, const char *text) {
     size_t used = strlen(to);
@@ -58,16 +60,24 @@ static enum traffic traffic_kind(const char *text) {
     return SAME;
 }
 
+static enum protocol protocol_of(const char *text) {
+    static const char *const names[] = {[STOMP] = "stomp", [NATS] = "nats", [JETSTREAM] = "jetstream"};
+    for (enum protocol each = STOMP; each <= JETSTREAM; each++)
+        if (!strcmp(text, names[each])) return each;
+    die("--protocol is stomp, nats or jetstream");
+    return STOMP;
+}
+
 enum option_key { HOST = 256, PORT, LOGINNAME, PASSCODE, VHOST, LABEL, PRODUCERS, CONSUMERS, DESTINATION, DESTINATIONS,
                   TOPIC, BODY, COUNT, SECONDS, RATE, MAX_LAG, RECEIPT_EVERY, WINDOW, ACK, ACK_EVERY, HEADER, SUB_HEADER,
                   VARY, VERIFY, PRODUCE_ONLY, CONSUME_ONLY, RUN_ID, EXPECT, CONNECTIONS, HOLD, PARALLEL, PID,
-                  IDLE_TIMEOUT, USAGE, TLS, WEBSOCKET, IN_TURN, TRAFFIC };
+                  IDLE_TIMEOUT, USAGE, TLS, WEBSOCKET, IN_TURN, TRAFFIC, PROTOCOL };
 
 static const struct option LONG[] = {
     {"host", 1, 0, HOST}, {"port", 1, 0, PORT}, {"login", 1, 0, LOGINNAME}, {"passcode", 1, 0, PASSCODE},
     {"vhost", 1, 0, VHOST}, {"label", 1, 0, LABEL}, {"producers", 1, 0, PRODUCERS}, {"consumers", 1, 0, CONSUMERS},
     {"destination", 1, 0, DESTINATION}, {"destinations", 1, 0, DESTINATIONS}, {"in-turn", 0, 0, IN_TURN},
-    {"traffic", 1, 0, TRAFFIC}, {"topic", 0, 0, TOPIC},
+    {"traffic", 1, 0, TRAFFIC}, {"protocol", 1, 0, PROTOCOL}, {"topic", 0, 0, TOPIC},
     {"body", 1, 0, BODY}, {"count", 1, 0, COUNT}, {"seconds", 1, 0, SECONDS}, {"rate", 1, 0, RATE},
     {"max-lag", 1, 0, MAX_LAG}, {"receipt-every", 1, 0, RECEIPT_EVERY}, {"window", 1, 0, WINDOW}, {"ack", 1, 0, ACK},
     {"ack-every", 1, 0, ACK_EVERY}, {"header", 1, 0, HEADER}, {"sub-header", 1, 0, SUB_HEADER}, {"vary", 0, 0, VARY},
@@ -87,6 +97,7 @@ static void check_options(void) {
     if (o.traffic != SAME && (o.receipt_every > 1 || o.in_turn || o.vary)) die("--traffic goes with --receipt-every 1 only");
     if (o.in_turn && !strstr(o.destination, "%d")) die("--in-turn needs a --destination with %d");
     if (o.in_turn && o.destinations > 1000000) die("at most 1000000 destinations in turn");
+    if (o.protocol != STOMP) nats_check();
     if (o.consume_only) o.seconds = 0;
 }
 
@@ -104,6 +115,7 @@ static void options(int argc, char **argv) {
             case DESTINATIONS: o.destinations = (int)number(optarg, 1); break;
             case IN_TURN: o.in_turn = 1; break;
             case TRAFFIC: o.traffic = traffic_kind(optarg); break;
+            case PROTOCOL: o.protocol = protocol_of(optarg); break;
             case TOPIC: o.topic = 1; break;
             case BODY: o.body = (uint64_t)number(optarg, 0); break;
             case COUNT: o.count = (uint64_t)number(optarg, 1); break;

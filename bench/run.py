@@ -31,11 +31,14 @@ from scenarios import METRICS, SCENARIOS, TRANSPORTS, Failed, Figures, Scale, Un
 
 RESULTS = Path(__file__).resolve().parent / "results"
 NOISY_CORES = 0.3
+CANNOT = "not supported"
+"""So begins what a broker cannot do by its own limits."""
+PEERS = ", ".join(name for name in BROKERS if name != "stampede")
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", default="", help="comma list of rabbitmq, activemq")
+    parser.add_argument("--peers", default="", help=f"comma list of {PEERS}")
     parser.add_argument("--compare", default="", metavar="COMMIT", help="measures that commit in turns with this tree")
     parser.add_argument("--scenarios", default="", help="comma list; empty: all (--list shows them)")
     parser.add_argument("--runs", type=int, default=3, help="repetitions; the median counts (3)")
@@ -58,7 +61,7 @@ def arguments() -> argparse.Namespace:
             parser.error(f"no scenario '{name}'; there are {', '.join(SCENARIOS)}")
     for name in options.peers:
         if name not in BROKERS:
-            parser.error(f"no peer '{name}'; there are rabbitmq and activemq")
+            parser.error(f"no peer '{name}'; there are {PEERS}")
         if (missing := BROKERS[name].missing()) is not None:
             parser.error(f"{name} is not installed: {missing}")
     return options
@@ -68,14 +71,14 @@ def measure(kind: type[Broker], scenario: str, scale: Scale, work: Path) -> Figu
     """The figures of one run, or why there are none."""
     transport = TRANSPORTS.get(scenario, "tcp")
     if transport not in kind.transports:
-        return f"not supported: {kind.name} is set up for {', '.join(kind.transports)} only"
+        return f"{CANNOT}: {kind.name} is set up for {', '.join(kind.transports)} only"
     folder = Path(tempfile.mkdtemp(prefix=f"{kind.name}-{scenario}-", dir=work))
     broker = kind(folder, transport)
     try:
         broker.start()
         return SCENARIOS[scenario][1](broker, scale)
     except Unsupported as reason:
-        return f"not supported: {reason}"
+        return f"{CANNOT}: {reason}"
     except (Failed, RuntimeError) as reason:
         return f"failed: {reason}"
     finally:
@@ -83,13 +86,19 @@ def measure(kind: type[Broker], scenario: str, scale: Scale, work: Path) -> Figu
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def cannot(record: dict) -> bool:
+    return record.get("problem", "").startswith(CANNOT)
+
+
 def run_all(options: argparse.Namespace, work: Path) -> list[dict]:
-    """One record per scenario, repetition and broker."""
-    records = []
+    """One record per scenario, repetition and broker; only one of what a broker cannot do."""
+    records: list[dict] = []
     for scenario in options.scenarios:
         for repetition in range(options.runs):
             names = ["stampede", *options.peers]
             for name in reversed(names) if repetition % 2 else names:
+                if any(r["scenario"] == scenario and r["broker"] == name and cannot(r) for r in records):
+                    continue
                 scale = Scale(options.seconds, options.backlog, options.large, options.idle, [])
                 outcome = measure(BROKERS[name], scenario, scale, work)
                 record = {
@@ -154,7 +163,11 @@ def machine() -> dict[str, str | int | None]:
 
 def notes(records: list[dict]) -> list[str]:
     """Problems, and runs that measured the neighbours."""
-    found = [f"{r['broker']}, {r['scenario']}, run {r['run'] + 1}: {r['problem']}" for r in records if "problem" in r]
+    found = []
+    for r in records:
+        if "problem" in r:
+            run = "" if cannot(r) else f", run {r['run'] + 1}"
+            found.append(f"{r['broker']}, {r['scenario']}{run}: {r['problem']}")
     for r in records:
         if r["others_cores"] > NOISY_CORES:
             run = f"{r['broker']}, {r['scenario']}, run {r['run'] + 1}"

@@ -16,7 +16,9 @@ from pathlib import Path
 from brokers import Broker
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("load.c", "options.h", "report.h", "stats.h", "traffic.h", "transport.h", "verify.h")
+SOURCES = ("load.c", "nats.h", "options.h", "report.h", "stats.h", "traffic.h", "transport.h", "verify.h")
+INEXPRESSIBLE = 3
+"""Exit status of the generator: the broker's protocol has no word for what it is asked to do."""
 WARM_UP_S = 2.0
 LAG = ("--max-lag", "2000")
 HIGHER, LOWER = 1, -1
@@ -81,9 +83,11 @@ def generator() -> Path:
 
 
 def load(broker: Broker, scale: Scale, *arguments: str) -> dict:
-    """One run of the generator: its JSON line. Raises Failed unless everything arrived."""
+    """One run of the generator: its JSON line. Raises Failed unless everything arrived, and Unsupported."""
     line = [str(generator()), *broker.load_arguments(), *arguments]
     done = subprocess.run(line, capture_output=True, text=True)
+    if done.returncode == INEXPRESSIBLE:
+        raise Unsupported(done.stderr.removeprefix("load: ").strip())
     if done.returncode:
         raise Failed(f"{' '.join(line[1:])}\n{done.stdout}{done.stderr}".strip())
     result = json.loads(done.stdout)

@@ -97,6 +97,8 @@ static void make_frames(struct frames *f, const char *name, int index) {
     f->made = calloc(f->count, sizeof *f->made);
     for (uint64_t i = 0; i < f->count; i++) {
         f->made[i].at = (uint32_t)(p - f->bytes);
-        p = one_frame(p, f->made + i, name, index);
+        char *begin = p;
+        p = one_frame(begin, f->made + i, name, index);
+        if (o.protocol != STOMP) p = nats_made(begin, f->made + i, index);
     }
 }

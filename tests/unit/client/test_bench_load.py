@@ -2,25 +2,11 @@
 
 import asyncio
 import json
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.harness.fake_server import FakeServer
-
-SOURCE = Path(__file__).resolve().parents[3] / "bench" / "load.c"
-
-
-@pytest.fixture(scope="module")
-def binary(tmp_path_factory):
-    if shutil.which("cc") is None:
-        pytest.skip("no C compiler: the load generator is not tested")
-    target = tmp_path_factory.mktemp("load") / "load"
-    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(target), str(SOURCE)], check=True)
-    return str(target)
-
 
 async def run(binary, server, *arguments, idle="10"):
     """idle: seconds after which it takes for lost what does not come; a busy machine connects slowly, too."""
