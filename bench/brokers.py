@@ -16,10 +16,13 @@ from pathlib import Path
 
 import nats_server
 
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from tests.oracles import peers  # noqa: E402
+
 # Compiled once, as on a user's machine and in an image, also where a container forbids it.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-ROOT = Path(__file__).resolve().parent.parent
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 
@@ -271,27 +274,16 @@ class Artemis(Broker):
     """It counts bytes: so many messages of 100."""
     login = ("guest", "guest")
     largest_body = 100 << 20
-    home = Path(os.environ.get("ARTEMIS_HOME") or Path.home() / ".cache" / "stampede-peers" / "apache-artemis-2.40.0")
 
     @classmethod
     def missing(cls) -> str | None:
-        found = cls.home.exists() and shutil.which("java") is not None
-        return None if found else "set ARTEMIS_HOME, or `make oracles` once, which fetches it (needs Java 17 and Maven)"
+        return peers.artemis_missing()
 
     def prepare(self) -> None:
-        line = [str(self.home / "bin" / "artemis"), "create", str(self.folder / "broker"), "--silent", "--no-web"]
-        line += ["--user", "guest", "--password", "guest", "--allow-anonymous", "--no-autotune", "--nio"]
-        subprocess.run([*line, "--java-memory", "1G"], check=True, capture_output=True)
-        config = self.folder / "broker" / "etc" / "broker.xml"
-        options = "protocols=STOMP;anycastPrefix=/queue/;multicastPrefix=/topic/"
-        acceptor = f'<acceptor name="stomp">tcp://127.0.0.1:{self.port}?{options}</acceptor>'
-        text, end = config.read_text(), "</acceptors>"
-        text = text[: text.index("<acceptors>")] + f"<acceptors>{acceptor}{end}" + text[text.index(end) + len(end) :]
-        # A disk that others have filled to nine tenths is none of ours to be refused for.
-        config.write_text(text.replace("<max-disk-usage>90<", "<max-disk-usage>-1<"))
+        self.argv = peers.make_artemis(self.folder / "broker", self.port, "1G")
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        return [str(self.folder / "broker" / "bin" / "artemis"), "run"], {}
+        return self.argv, {}
 
 
 class Nats(Broker):

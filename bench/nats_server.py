@@ -6,14 +6,16 @@ Rule: lines and questions only. Who starts and ends a server is the affair of br
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.oracles.peers import CACHE
+
 VERSION = "2.15.2"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "stampede-peers")
 TO_INSTALL = f"GOBIN={CACHE} go install github.com/nats-io/nats-server/v2@v{VERSION}"
 HOST = "127.0.0.1"
 STREAM = "bench"

@@ -144,6 +144,19 @@ def durable(window: int, *arguments: str) -> Callable[[Broker, Scale], Figures]:
     return scenario
 
 
+def alone(*arguments: str) -> Callable[[Broker, Scale], Figures]:
+    """A producer, and nobody who consumes. The two receipts under way bound what the broker has not read yet; they are
+    of so few SENDs that the others cost what they do without any."""
+
+    def scenario(broker: Broker, scale: Scale) -> Figures:
+        line = ["--produce-only", "--receipt-every", "10000", "--window", "2", *arguments]
+        warm_up(broker, scale, *line)
+        result = load(broker, scale, "--seconds", str(scale.seconds), *line)
+        return figures(result, "sent_per_s", "broker_us_per_message")
+
+    return scenario
+
+
 def open_loop(rate: int, *arguments: str) -> Callable[[Broker, Scale], Figures]:
     """So many per second, whatever the broker does: latency from the planned time."""
 
@@ -257,6 +270,10 @@ SCENARIOS: dict[str, tuple[str, Callable[[Broker, Scale], Figures]]] = {
     "in-turn": (
         "one producer, 100 queues in turn",
         flow(*LAG, "--in-turn", "--destinations", "100", "--consumers", "100"),
+    ),
+    "in-turn-5000": (
+        "a producer alone, 120 B, 5,000 queues in turn, nobody consumes",
+        alone("--in-turn", "--destinations", "5000", "--body", "120"),
     ),
     "four-to-four": (
         "4→4 over four queues",

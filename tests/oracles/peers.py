@@ -40,14 +40,14 @@ XML = """<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="h
 
 ARTEMIS = "2.40.0"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "stampede-peers")
-"""Where Artemis is unpacked; $ARTEMIS_HOME names another one."""
+"""Where Artemis is unpacked; $ARTEMIS_HOME names another one. bench/ asks here for it, and keeps nats-server there."""
 
 
 class Absent(Exception):
     """It is not installed here; the text says how it could be."""
 
 
-class Down(Exception):
+class Down(RuntimeError):
     """It is installed and does not come up; the text has the end of its log."""
 
 
@@ -99,7 +99,7 @@ def activemq(folder: Path) -> Iterator[int]:
 
 def fetch_artemis() -> None:
     """From Maven Central, if it is not there. Raises Absent."""
-    if _artemis_home().exists():
+    if artemis_home().exists():
         return
     if shutil.which("mvn") is None:
         raise Absent("no Artemis here, and no Maven to fetch it with (Debian: apt install maven; or set ARTEMIS_HOME)")
@@ -114,30 +114,40 @@ def fetch_artemis() -> None:
     packed.unlink()
 
 
-def _artemis_home() -> Path:
+def artemis_home() -> Path:
     return Path(os.environ.get("ARTEMIS_HOME") or CACHE / f"apache-artemis-{ARTEMIS}")
 
 
-@contextmanager
-def artemis(folder: Path) -> Iterator[int]:
-    """Its STOMP port: `/queue/` is anycast, `/topic/` multicast, and windows count nothing, as clients expect them."""
-    home = _artemis_home()
-    if not home.exists() or shutil.which("java") is None:
-        raise Absent(f"no Artemis here (needs Java 17; `make oracles` fetches it into {CACHE})")
-    (port,) = free_ports(1)
-    made = folder / "broker"
-    line = [str(home / "bin" / "artemis"), "create", str(made), "--user", "guest", "--password", "guest"]
-    line += ["--allow-anonymous", "--silent", "--no-web", "--no-autotune", "--nio", "--java-memory", "512M"]
+def artemis_missing() -> str | None:
+    """What to do before there is one here, or None."""
+    found = artemis_home().exists() and shutil.which("java") is not None
+    return None if found else f"needs Java 17; `make oracles` fetches it into {CACHE}, or set ARTEMIS_HOME"
+
+
+def make_artemis(made: Path, port: int, memory: str, options: str = "") -> list[str]:
+    """A broker as the distribution makes one, with a STOMP acceptor alone: `/queue/` is anycast, `/topic/` multicast.
+    options: more of the acceptor's. Returns what starts it. Raises Down."""
+    line = [str(artemis_home() / "bin" / "artemis"), "create", str(made), "--user", "guest", "--password", "guest"]
+    line += ["--allow-anonymous", "--silent", "--no-web", "--no-autotune", "--nio", "--java-memory", memory]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Down(f"Artemis makes no broker: {(done.stdout + done.stderr)[-300:]!r}")
     config = made / "etc" / "broker.xml"
-    options = "protocols=STOMP;anycastPrefix=/queue/;multicastPrefix=/topic/;stompConsumerCredits=-1"
-    acceptor = f'<acceptors><acceptor name="stomp">tcp://127.0.0.1:{port}?{options}</acceptor></acceptors>'
+    url = f"tcp://127.0.0.1:{port}?protocols=STOMP;anycastPrefix=/queue/;multicastPrefix=/topic/{options}"
+    acceptor = f'<acceptors><acceptor name="stomp">{url}</acceptor></acceptors>'
     said = re.sub(r"<acceptors>.*</acceptors>", acceptor, config.read_text(), flags=re.DOTALL)
     # A disk that others have filled to nine tenths is none of ours to be refused for.
     config.write_text(re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>-1<", said))
-    with _running([str(made / "bin" / "artemis"), "run"], folder, port, {}):
+    return [str(made / "bin" / "artemis"), "run"]
+
+
+@contextmanager
+def artemis(folder: Path) -> Iterator[int]:
+    """Its STOMP port; windows count nothing, as clients expect them."""
+    if (missing := artemis_missing()) is not None:
+        raise Absent(f"no Artemis here ({missing})")
+    (port,) = free_ports(1)
+    with _running(make_artemis(folder / "broker", port, "512M", ";stompConsumerCredits=-1"), folder, port, {}):
         yield port
 
 

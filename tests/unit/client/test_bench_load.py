@@ -8,6 +8,7 @@ import pytest
 
 from tests.harness.fake_server import FakeServer
 
+
 async def run(binary, server, *arguments, idle="10"):
     """idle: seconds after which it takes for lost what does not come; a busy machine connects slowly, too."""
     process = await asyncio.create_subprocess_exec(
