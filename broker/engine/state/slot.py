@@ -59,9 +59,9 @@ milliseconds (docs/adr/0009)."""
 LEAST = 32
 """… and of each further queue whose backlog is large."""
 
-QUEUES = 400
+QUEUES = 250
 """Queues looked at in one turn; others that want it come in the next one."""
-EFFECTS = 400
+EFFECTS = 250
 """What may be told in one turn before other queues have to wait for the next one, beside what has come in."""
 MESSAGES = 1500
 """Messages handed out in one turn, likewise. A topic makes more of them than come in."""
