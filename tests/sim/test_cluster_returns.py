@@ -18,12 +18,13 @@ from .cluster_frozen import FrozenHistory
 from .cluster_full import ClusterHistory
 from .seeds import parts, seeds
 
-FIXED = [*range(4000, 4012)]
+FIXED = [*range(4000, 4012), 306]
+"""306, with edges that come back: a COMMIT was refused for an edge that had not come back yet, not for what it said."""
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", [ClusterHistory, FrozenHistory, CutHistory])
-@pytest.mark.parametrize("chosen", [*parts(FIXED, 12), *parts(seeds(0), 20)], ids=lambda chosen: str(chosen[0]))
+@pytest.mark.parametrize("chosen", [*parts(FIXED, 13), *parts(seeds(0), 20)], ids=lambda chosen: str(chosen[0]))
 def test_what_is_under_way_when_an_owner_dies_breaks_no_promise(
     kind: type[ClusterHistory], chosen: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

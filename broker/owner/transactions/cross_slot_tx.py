@@ -112,7 +112,8 @@ class CrossSlotTx:
         """A participant has prepared its parts, or not. Returns whether all have answered. may_hold: it may have heard
         the question, whatever came of it."""
         self.waiting -= 1
-        if refused is not None:
+        # Who may hold it has said nothing of the transaction: that does not hide why another one cannot carry it out.
+        if refused is not None and not (may_hold and self.failed is not None):
             self.failed = refused
         # An owner that did not answer may have prepared it and died: it is told as if it had.
         if refused is None or may_hold:

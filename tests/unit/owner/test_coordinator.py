@@ -543,9 +543,10 @@ def test_who_is_told_that_it_is_being_decided_asks_again(world):
 # ── a participant's new leader ─────────────────────────────────────────────────────────────────────
 
 
-def settling(world):
+def settling(world, *slots):
+    """slots: of its sends; it acknowledges in THERE."""
     settle = Settle(THERE, CLIENT, 0, 1, [4])
-    command = Transact(HERE, CLIENT, 3, [settle, publish_to(HERE)], (5, 1))
+    command = Transact(HERE, CLIENT, 3, [settle, *map(publish_to, slots or (HERE,))], (5, 1))
     world.turn(lambda turn: list(world.coordinator.transact(command, turn)))
     world.run()
 
@@ -573,6 +574,17 @@ def test_an_edge_that_never_comes_is_not_waited_for_for_ever(world):
         world.wait()
     world.answer(Prepare, code=Code.OWNER_UNAVAILABLE)
     assert world.told() == [Code.OWNER_UNAVAILABLE] and world.asked(Prepare) == []
+
+
+def test_a_commit_is_refused_for_what_stands_against_it_and_not_for_an_edge_that_is_late(world):
+    """The cluster's history 306 of edges that come back: one participant said that its client holds nothing of that any
+    more, and the other one, which nobody asks again then, that the client's edge was not there yet."""
+    settling(world, ELSEWHERE)
+    world.answer(Prepare, code=Code.OWNER_UNAVAILABLE)
+    world.answer(Prepare, ELSEWHERE, Code.ADDRESS_FULL)
+    world.wait()
+    world.answer(Prepare, code=Code.OWNER_UNAVAILABLE)
+    assert world.told() == [Code.ADDRESS_FULL] and world.asked(Prepare) == []
 
 
 def test_a_leader_that_is_deposed_meanwhile_does_not_ask_again(world):

@@ -35,6 +35,18 @@ def test_who_refused_for_good_holds_nothing():
     assert tx.holding == []
 
 
+@pytest.mark.parametrize("first", [8, 9])
+def test_why_it_cannot_be_carried_out_is_told_whoever_is_not_there_besides(first):
+    """Else a client hears that an owner is away, sends the same again, and hears the same again."""
+    why = Refused(0, 0, Code.NO_SUCH_DELIVERY, "")
+    answers = {8: (why, False), 9: (GONE, True)}
+    tx = begun()
+    tx.answered(first, *answers.pop(first))
+    for slot, answer in answers.items():
+        assert tx.answered(slot, *answer)
+    assert tx.failed is why and tx.holding == [9]
+
+
 def test_only_who_settles_is_asked_again_and_not_for_ever():
     tx = begun()
     assert not tx.may_wait(9) and tx.again == AGAIN_MOST
