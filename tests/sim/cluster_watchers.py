@@ -10,6 +10,7 @@ that leader who subscribes (`Watcher.away`), and what took more than one leader,
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from broker.core.address import AckMode, Outcome, Routing
@@ -29,16 +30,21 @@ class Watcher:
     """A consumer of one slot of one topic.
 
     ready   its SUBSCRIBE has its receipt.    over   nothing is promised to it any more.    gone   it has left.
-    away    epoch of a leader that has begun without its edge, until it has been told all; 0: none.
-    gaps    how often that has happened.
+    away    slot → epoch of a leader that has begun without its edge, until that has been told all.
+    gaps    slot → how often that has happened.
     got     numbers of what came.    held   ids that it has not acknowledged."""
 
     def __init__(self, number: int, slot: int, address: str, ack: AckMode, edge: str) -> None:
         self.number, self.slot, self.address, self.ack, self.edge = number, slot, address, ack, edge
         self.ready = self.over = self.gone = False
-        self.away = self.gaps = 0
+        self.away: dict[int, int] = {}
+        self.gaps: Counter[int] = Counter()
         self.got: set[int] = set()
         self.held: list[int] = []
+
+    def consumes(self, slot: int) -> bool:
+        """May what is led there be for it."""
+        return slot == self.slot
 
     def __repr__(self) -> str:
         return f"watcher {self.number} of {self.edge} at {self.address} in slot {self.slot}"
@@ -53,7 +59,7 @@ class Watched:
 
     def __init__(self, slot: int, messages: list[Message], watchers: list[Watcher], first: int, whole: bool) -> None:
         self.slot, self.messages, self.first, self.whole = slot, messages, first, whole
-        self.watchers = {watcher: watcher.gaps for watcher in watchers}
+        self.watchers = {watcher: watcher.gaps[slot] for watcher in watchers}
         self.last = 0
 
     def excused(self, failed: set[tuple[int, int]]) -> bool:
@@ -72,13 +78,13 @@ class Watch:
 
     def sent(self, port: Any, publish: Publish, messages: list[Message], whole: bool = False) -> Watched:
         slot = publish.slot
-        there = [w for w in self.watchers if w.ready and not (w.over or w.away)]
+        there = [w for w in self.watchers if w.ready and not (w.over or slot in w.away)]
         ready = [w for w in there if (w.slot, w.address) == (slot, publish.address)]
         return Watched(slot, [message for message in messages if not message.due], ready, _epoch(port, slot), whole)
 
     def answered(self, port: Any, sent: Watched) -> None:
         sent.last = _epoch(port, sent.slot)
-        sent.watchers = {watcher: gaps for watcher, gaps in sent.watchers.items() if watcher.gaps == gaps}
+        sent.watchers = {w: gaps for w, gaps in sent.watchers.items() if w.gaps[sent.slot] == gaps}
         if sent.watchers:
             self._answered.append(sent)
 
@@ -95,15 +101,15 @@ class Watch:
     def left_out(self, edge: str, slot: int, epoch: int) -> None:
         """The leader begins without this edge."""
         for watcher in self.watchers:
-            if (watcher.edge, watcher.slot) == (edge, slot):
-                watcher.away = max(watcher.away, epoch)
-                watcher.gaps += 1
+            if watcher.edge == edge and watcher.consumes(slot):
+                watcher.away[slot] = max(watcher.away.get(slot, 0), epoch)
+                watcher.gaps[slot] += 1
 
     def told(self, edge: str, slot: int, epoch: int) -> None:
         """The edge has told the leader of that epoch who subscribes."""
         for watcher in self.watchers:
-            if (watcher.edge, watcher.slot) == (edge, slot) and watcher.away <= epoch:
-                watcher.away = 0
+            if watcher.edge == edge and watcher.away.get(slot, epoch + 1) <= epoch:
+                del watcher.away[slot]
 
     def check(self) -> None:
         """Whatever will come has come."""

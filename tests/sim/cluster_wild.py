@@ -28,13 +28,17 @@ class WildWatcher(Watcher):
         self.first = first
         self.given: dict[int, list[int]] = {}
 
+    def consumes(self, slot: int) -> bool:
+        return True
+
 
 class WildWatch(Watch):
     def sent(self, port: Any, publish: Publish, messages: list[Message], whole: bool = False) -> Watched:
         words = publish.address.split(".")
         topic = publish.routing is Routing.MULTICAST
-        ready = [w for w in self.watchers if w.ready and not w.over and topic and matches(w.address.split("."), words)]
         slot = publish.slot
+        there = [w for w in self.watchers if w.ready and not (w.over or slot in w.away)]
+        ready = [w for w in there if topic and matches(w.address.split("."), words)]
         return Watched(slot, [message for message in messages if not message.due], ready, _epoch(port, slot), whole)
 
     def delivered(self, watcher: Watcher, effect: Deliver) -> None:

@@ -13,6 +13,7 @@ from broker.core.message import Run
 from tests.sim.checker import Violation
 from tests.sim.cluster_checkers import Holder, Message, Model
 from tests.sim.cluster_watchers import Watch, Watcher
+from tests.sim.cluster_wild import WildWatch, WildWatcher
 from tests.sim.network import DIAL_TIMEOUT_S, KEEPALIVE_S, Network, SimDialer
 from tests.sim.virtual_loop import HERE, Place, Stalled, VirtualLoop
 
@@ -319,3 +320,42 @@ def test_that_an_earlier_leader_was_told_says_nothing_to_the_next(watched):
     watched.watch.told("edge-0", 3, 6)
     watched.answer(watched.send())
     watched.watch.check()
+
+
+class WildWatched(Watched):
+    """The subscriber takes part in all slots; what it gets or does not is in slot 3."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watch = WildWatch()
+        self.watcher = WildWatcher(1, 1024, "t.*", AckMode.AUTO, "edge-0")
+        self.watcher.ready = True
+        self.watch.watchers.append(self.watcher)
+
+
+def test_of_a_wildcard_that_was_left_out_in_a_slot_is_excused_what_was_under_way_there():
+    """Wild history 304 of 2026-11-28: its edge had not reached the store, so that its registration had run out."""
+    watched = WildWatched()
+    before = watched.send()
+    watched.watch.left_out("edge-0", 3, 7)
+    meanwhile = watched.send()
+    watched.watch.told("edge-0", 3, 7)
+    watched.answer(before)
+    watched.answer(meanwhile)
+    watched.watch.check()
+    watched.answer(watched.send())
+    with pytest.raises(Violation, match="missed"):
+        watched.watch.check()
+
+
+def test_a_wildcard_that_was_left_out_in_a_slot_misses_nothing_in_others():
+    watched = WildWatched()
+    before = watched.send()
+    watched.watch.left_out("edge-0", 2, 7)
+    watched.answer(before)
+    with pytest.raises(Violation, match="missed"):
+        watched.watch.check()
+    watched.answer(watched.send())
+    watched.watch.told("edge-0", 2, 7)
+    with pytest.raises(Violation, match="missed"):
+        watched.watch.check()
