@@ -353,7 +353,11 @@ class History:
         return f"pending {pending}, missing {self.model.missing()[:5]} of {len(self.model.missing())}"
 
     def _watched(self) -> None:
+        """What was on its way to an edge when their stream broke comes when that edge has come back."""
+        until = self.loop.now + HEAL_S
         self.loop.run_for(0.1)
+        while self.work.watch.missed() and self.loop.now < until:
+            self.loop.run_for(0.1)
         self.work.watch.check()
         for name, clients in self.clients.items():
             self.in_place(name, clients.watching.end_all)

@@ -115,11 +115,18 @@ class Probes:
                     if queue.tied:
                         self._note(queue.in_order())
                         for consumer in queue.consumers:
-                            if not lifecycle._serving.told(edge_of(consumer.id), record.slot):
-                                self._note((consumer.ledger or {}).values())
+                            if not self._reached(lifecycle._serving, edge_of(consumer.id), record.slot):
+                                self._note([*(consumer.ledger or {}).values(), *(consumer.flight or ())])
             original(lifecycle, record, role)
 
         return hand_over
+
+    def _reached(self, server: Any, edge: int, slot: int) -> bool:
+        """Does what is handed out here leave for that edge."""
+        if not server.told(edge, slot):
+            return False
+        peer = server._peers[edge]
+        return not (peer.stream._outbox or self._world.network.blocked(HERE.get().name, peer.edge))
 
     # ── edges that owners do not wait for any longer ───────────────────────────────────────────────
 

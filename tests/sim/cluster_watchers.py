@@ -111,14 +111,20 @@ class Watch:
             if watcher.edge == edge and watcher.away.get(slot, epoch + 1) <= epoch:
                 del watcher.away[slot]
 
-    def check(self) -> None:
-        """Whatever will come has come."""
+    def missed(self) -> str:
+        """Who still has to get what; empty: nobody has to get anything."""
         for sent in self._answered:
             for watcher in sent.watchers:
                 missed = [m.number for m in sent.messages if m.number not in watcher.got | self.kept_back]
                 if missed and not watcher.over and not sent.excused(self.failed):
                     epochs = f"sent in epoch {sent.first}, answered in {sent.last}"
-                    raise Violation(f"missed: {missed} by {watcher}, {epochs}")
+                    return f"missed: {missed} by {watcher}, {epochs}"
+        return ""
+
+    def check(self) -> None:
+        """Whatever will come has come."""
+        if missed := self.missed():
+            raise Violation(missed)
         self._answered.clear()
 
 

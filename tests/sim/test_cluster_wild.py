@@ -12,9 +12,13 @@ from tests.sim.checker import Violation
 from tests.sim.cluster_wild import WildHistory
 from tests.sim.seeds import histories, parts, seeds
 
+FIXED = [1021, 1147, 1262]
+"""In 1021 and 1262 a stream broke with what was on its way, and the edge had only just come back; in 1147 a slot was
+handed over while an edge that could not be reached had not got all that its last leader had handed out."""
+
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("chosen", parts(seeds(40), 20), ids=lambda chosen: str(chosen[0]))
+@pytest.mark.parametrize("chosen", parts([*FIXED, *seeds(40)], 20), ids=lambda chosen: str(chosen[0]))
 def test_who_subscribes_to_a_wildcard_gets_what_is_sent_behind_the_receipt(chosen):
     done = histories("cluster_wild", *chosen, hashes=chosen[0])
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
