@@ -129,7 +129,8 @@ def confirm(slot: Slot, command: Confirm, turn: Turn) -> None:
     queue.no_longer_delivering(settled)
     # A confirm does not touch the queue, so no dispatch would weigh it.
     queue.weigh(slot.budget.memory)
-    slot.changed.mark(queue)
+    if slot.changed.on:
+        slot.changed.mark(queue)
     if queue.pace is not None:
         queue.pace.settled(consumer, settled)
     if queue.choice is not None and queue.choice.paused:
