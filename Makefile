@@ -92,6 +92,7 @@ test-python: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not alone" tests/conformance
 
 # The same sources and tests; brokers that are started have the compiled modules as well (tests/harness/broker.py).
+# `make test` has the wheel, and what takes seconds of this (tests/lifecycle/test_compiled_wheel.py).
 test-compiled: $(VENV)/.installed-dev
 	$(BIN)/python hatch_build.py build/compiled
 	COMPILED=$(CURDIR)/build/compiled $(BIN)/python -m pytest -o pythonpath="build/compiled . operator pipeline" tests/unit/wire tests/fuzz $(STOMP)
@@ -155,7 +156,6 @@ proto:
 
 # Versions of libraries in the image; look at the difference before it is committed.
 constraints: $(VENV)/.installed-dev
-	$(PIP) 'hatchling>=1.25' 'setuptools>=77'
 	$(BIN)/python deploy/image/constraints.py deploy/image
 
 sbom: $(VENV)/.installed-supply

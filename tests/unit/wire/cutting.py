@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import broker.wire.connection
@@ -14,6 +15,7 @@ from broker.wire.versions import Version
 
 COMPILED = not broker.wire.connection.__file__.endswith(".py")
 """The reader is the one of make test-compiled: it copies slices that are all of their bytes, and takes no stand-ins."""
+assert COMPILED or "COMPILED" not in os.environ, "the reader was to be a compiled one"
 CONNECT = b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\n\n\0"
 V10, V11, V12 = Version.V10, Version.V11, Version.V12
 
