@@ -49,7 +49,7 @@ def _tells_nothing_new(item: pytest.Item) -> bool:
         item.path.stem in BY_EDGES_ALONE
         or item.originalname in STANDALONE_ONLY
         or given.get("version", "1.2") != "1.2"
-        or given.get("bytewise") == "bytewise"
+        or given.get("cut", "whole") != "whole"
     )
 
 
@@ -70,19 +70,19 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Target]:
         assert "Traceback" not in broker.log()
 
 
-@pytest.fixture(params=["whole", "bytewise"])
-def bytewise(request: pytest.FixtureRequest) -> bool:
-    """Everything a client sends leaves in one piece, or byte by byte."""
-    return bool(request.param == "bytewise")
+@pytest.fixture(params=["whole", "bytewise", "joined"])
+def cut(request: pytest.FixtureRequest) -> str:
+    """What a client sends leaves frame by frame, byte by byte, or all that stands between two reads at once."""
+    return str(request.param)
 
 
 @pytest.fixture
-def dial(broker: Target, bytewise: bool) -> Iterator[Callable[..., Client]]:
+def dial(broker: Target, cut: str) -> Iterator[Callable[..., Client]]:
     """Opens connections without CONNECT; closes them after the test."""
     with_closing: list[Client] = []
 
     def dial(version: str = "1.2", **options: object) -> Client:
-        client = meet(Client(broker.port, version, bytewise=bytewise, **options), broker)  # type: ignore[arg-type]
+        client = meet(Client(broker.port, version, cut=cut, **options), broker)  # type: ignore[arg-type]
         with_closing.append(client)
         return client
 

@@ -327,10 +327,10 @@ def test_many_acks_in_one_write_with_receipts_in_order(join, queue, left, versio
     client = join(version)
     client.subscribe(queue, ack="client-individual")
     load(client, queue, 30)
-    bytewise, client.bytewise = client.bytewise, False
+    cut, client.cut = client.cut, "joined"
     for number, message in enumerate(client.messages(30)):
         client.ack(message, receipt=f"a{number}")
-    client.bytewise = bytewise
+    client.cut = cut
     assert [client.expect("RECEIPT")["receipt-id"] for _ in range(30)] == [f"a{n}" for n in range(30)]
     client.ask("DISCONNECT")
     assert left() == []

@@ -148,9 +148,9 @@ def guarded(request: pytest.FixtureRequest) -> Iterator[Broker]:
 SOURCES = (f"127.9.{a}.{b}" for a in range(256) for b in range(1, 255))
 
 
-def login(guarded: Broker, version: str, bytewise: bool, headers: dict[str, object]) -> Client:
+def login(guarded: Broker, version: str, cut: str, headers: dict[str, object]) -> Client:
     """From an address of its own: failures make later logins from the same address wait."""
-    client = Client(guarded.port, version, bytewise=bytewise, source=next(SOURCES))
+    client = Client(guarded.port, version, cut=cut, source=next(SOURCES))
     client.send("CONNECT", {"accept-version": version, "host": "x"} | headers)
     return client
 
@@ -161,8 +161,8 @@ def login(guarded: Broker, version: str, bytewise: bool, headers: dict[str, obje
     [{"login": "ann", "passcode": "wrong"}, {"login": "bob", "passcode": AWKWARD}, {"login": "ann"}, {}],
     ids=["wrong-passcode", "unknown-user", "no-passcode", "nothing"],
 )
-def test_C21_rejected_login_gets_error_then_close(guarded, version, bytewise, headers):
-    with login(guarded, version, bytewise, headers | {"receipt": "in"}) as client:
+def test_C21_rejected_login_gets_error_then_close(guarded, version, cut, headers):
+    with login(guarded, version, cut, headers | {"receipt": "in"}) as client:
         frame = error(client, Code.LOGIN_FAILED, "in")
         # The same words whatever was wrong: nothing tells which users there are.
         said = f"Security Error occurred: User name [{headers.get('login', '')}] or password is invalid"
@@ -170,8 +170,8 @@ def test_C21_rejected_login_gets_error_then_close(guarded, version, bytewise, he
 
 
 @since_11
-def test_C10_connect_headers_are_not_unescaped(guarded, version, bytewise):
-    with login(guarded, version, bytewise, {"login": "ann", "passcode": AWKWARD}) as client:
+def test_C10_connect_headers_are_not_unescaped(guarded, version, cut):
+    with login(guarded, version, cut, {"login": "ann", "passcode": AWKWARD}) as client:
         client.expect("CONNECTED")
 
 

@@ -1,13 +1,15 @@
-"""One long conversation, cut at random: the answers are those of the uncut one, to the byte."""
+"""One long conversation, cut at random: the answers are those of the uncut one, to the byte. And what the other tests
+mean by "joined"."""
 
 from __future__ import annotations
 
 import random
+import socket
 import time
 
 import pytest
 
-from tests.harness import Client, build
+from tests.harness import Client, build, stomp
 
 from .checks import every_version
 
@@ -66,3 +68,23 @@ def replies(broker, version: str, name: str, rng: random.Random | None) -> list[
 @pytest.mark.parametrize("seed", range(8))
 def test_any_cut_gives_the_same_answers(broker, name, version, seed):
     assert replies(broker, version, name, random.Random(seed)) == replies(broker, version, name, None)
+
+
+def test_what_is_joined_leaves_as_one_write_in_front_of_a_read_or_of_what_another_client_says(monkeypatch):
+    monkeypatch.setattr(stomp, "JOINED_S", 60)
+    frames, writes = [build("SEND", {"n": n}) for n in range(4)], []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with Client(port, cut="joined") as one, Client(port, cut="joined") as two, Client(port) as whole:
+            monkeypatch.setattr(Client, "write", lambda client, *pieces: writes.append((client, *pieces)))
+            one.raw(frames[0])
+            one.raw(frames[1])
+            assert writes == []
+            two.raw(frames[2])
+            assert writes == [(one, frames[0] + frames[1])]
+            whole.raw(frames[3])
+            assert writes[1:] == [(two, frames[2]), (whole, frames[3])]
+            one.raw(frames[0])
+            with pytest.raises(TimeoutError):
+                two.read(0.01)
+            assert writes[3:] == [(one, frames[0])]

@@ -20,8 +20,8 @@ SUBPROTOCOLS = {"1.0": "v10.stomp", "1.1": "v11.stomp", "1.2": "v12.stomp"}
 
 
 @pytest.fixture
-def bytewise() -> bool:
-    return False
+def cut() -> str:
+    return "whole"
 
 
 class Ws:

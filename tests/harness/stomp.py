@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import socket
 import ssl
+import threading
 import time
 import weakref
 from collections import deque
@@ -19,6 +20,10 @@ from .waiting import PATIENCE_S
 
 LEAVE_S = 1.0
 """A client that leaves waits so long for the broker to say that it has seen it; usually a millisecond is enough."""
+
+JOINED_S = 0.005
+"""What nobody reads or speaks behind leaves after so long: a test may look elsewhere."""
+JOINED_BYTES = 65_536
 
 Headers = dict[str, object] | Iterable[tuple[str, object]]
 
@@ -61,6 +66,37 @@ class ClosedByBroker(Exception):
     """The broker ended the connection where a frame was expected."""
 
 
+class Neighbours:
+    """What one client sends before anybody reads, or anybody else speaks: it leaves as one write (cut="joined")."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._client: Client | None = None
+        self._data = bytearray()
+        self._timer: threading.Timer | None = None
+
+    def add(self, client: Client, data: bytes) -> None:
+        with self._lock:
+            if self._client is not client:
+                self.leave()
+                self._client = client
+                self._timer = threading.Timer(JOINED_S, self.leave)
+                self._timer.daemon = True
+                self._timer.start()
+            self._data += data
+            if len(self._data) > JOINED_BYTES:
+                self.leave()
+
+    def leave(self) -> None:
+        with self._lock:
+            client, timer, data = self._client, self._timer, bytes(self._data)
+            if client is not None and timer is not None:
+                self._client, self._timer, self._data = None, None, bytearray()
+                timer.cancel()
+                client.write(data)
+
+
+_neighbours = Neighbours()
 _made: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
@@ -74,7 +110,8 @@ def close_all() -> None:
 class Client:
     """One connection.
 
-    bytewise  everything leaves one byte at a time (TCP_NODELAY is set).
+    cut       whole: a write for each frame; bytewise: one for each byte (TCP_NODELAY is set); joined: one for all that
+              stands between two reads, so that the broker reads several frames at once.
     source    own address, for instance 127.0.0.2.    receive_buffer  SO_RCVBUF in bytes, 0 = the system's.
     """
 
@@ -84,14 +121,14 @@ class Client:
         version: str = "1.2",
         *,
         host: str = "127.0.0.1",
-        bytewise: bool = False,
+        cut: str = "whole",
         timeout: float = PATIENCE_S,
         tls: ssl.SSLContext | None = None,
         receive_buffer: int = 0,
         source: str = "",
     ) -> None:
         self.version = version
-        self.bytewise = bytewise
+        self.cut = cut
         self.timeout = timeout
         raw = socket.socket()
         try:
@@ -102,7 +139,7 @@ class Client:
             raw.settimeout(timeout)
             raw.connect((host, port))
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.socket: socket.socket = tls.wrap_socket(raw, server_hostname="localhost") if tls else raw
+            self._socket: socket.socket = tls.wrap_socket(raw, server_hostname="localhost") if tls else raw
         except BaseException:
             raw.close()
             raise
@@ -125,13 +162,29 @@ class Client:
 
     def raw(self, data: bytes) -> None:
         """Any bytes. A broker that has closed meanwhile is no error here: what it said is still to be read."""
-        self.socket.settimeout(self.timeout)
-        pieces = [data] if not self.bytewise else [data[i : i + 1] for i in range(len(data))]
+        if self.cut == "joined":
+            _neighbours.add(self, data)
+            return
+        _neighbours.leave()
+        if self.cut == "bytewise":
+            self.write(*(data[i : i + 1] for i in range(len(data))))
+        else:
+            self.write(data)
+
+    def write(self, *pieces: bytes) -> None:
+        """A write for each."""
+        self._socket.settimeout(self.timeout)
         try:
             for piece in pieces:
-                self.socket.sendall(piece)
+                self._socket.sendall(piece)
         except (ConnectionResetError, BrokenPipeError):
             pass
+
+    @property
+    def socket(self) -> socket.socket:
+        """For what a test does by itself: all that clients have said is in front of it."""
+        _neighbours.leave()
+        return self._socket
 
     def send(self, command: str, headers: Headers = (), body: bytes = b"") -> None:
         """A frame as given; see build()."""
