@@ -13,7 +13,7 @@ SIM_LOG := $(VENV)/simulations.log
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-compiled test-simulated test-served check fmt bench scaling abuse chaos torture mutation retry oracles docs site screens crds proto constraints sbom catalog provenance threats audit e2e clean
+.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-compiled test-simulated test-served check fmt bench growth plots scaling abuse chaos torture mutation retry oracles docs site screens crds proto constraints sbom catalog provenance threats audit e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -35,6 +35,8 @@ help:
 	@echo "make pipeline-torture  random kills while messages are archived: each there, once (ARGS=\"--rounds 30\"; goes on in its folder)"
 	@echo "make pipeline-demo  a broker, traffic, its archive by Spark, and an hour of it replayed (needs Java 17 or later)"
 	@echo "make bench   benchmarks (see bench/README.md); ARGS are passed on"
+	@echo "make growth  what a message costs against connections, queues, consumers, selectors, wildcards, backlog, body"
+	@echo "make plots   latency against load of each broker that is here, drawn: docs/plots/latency.svg"
 	@echo "make scaling clusters of up to a hundred owners and edges on virtual clocks; ARGS=costs: what one more of each thing costs"
 	@echo "make abuse   a polite client beside clients that want more than their share: how long it waits (docs/reliability.md)"
 	@echo "make chaos   a cluster of real processes with everything done to it; ARGS='--minutes 30 --seed 7' (docs/reliability.md)"
@@ -195,6 +197,12 @@ $(VENV)/.installed-supply: pyproject.toml $(VENV)/.made
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python bench/run.py $(ARGS)
+
+growth: $(VENV)/.installed-dev
+	$(BIN)/python bench/growth.py $(ARGS)
+
+plots: $(VENV)/.installed-dev
+	$(BIN)/python bench/plots.py $(ARGS)
 
 scaling: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.scaling $(ARGS)

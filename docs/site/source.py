@@ -21,8 +21,9 @@ sys.path.insert(0, str(ROOT))
 from tests.harness import Broker  # noqa: E402
 from tests.harness.waiting import PATIENCE_S  # noqa: E402
 
-PAGES = ("*.md", "docs/**/*.md", "docs/screens/*.png", "docs/*.html", "docs/examples/*", "bench/README.md", "LICENSE",
-         "deploy/**/*.md", "deploy/**/*.yaml", "helm/**/*.md", "helm/stampede/values*.yaml")  # fmt: skip
+PAGES = ("*.md", "docs/**/*.md", "docs/screens/*.png", "docs/plots/*.svg", "docs/*.html", "docs/examples/*", "LICENSE",
+         "bench/README.md", "deploy/**/*.md", "deploy/**/*.yaml", "helm/**/*.md",
+         "helm/stampede/values*.yaml")  # fmt: skip
 API = "docs/api/openapi.json"
 
 
