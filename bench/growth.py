@@ -38,8 +38,8 @@ BYTES = 8 << 20
 OTHER_FILES = 64
 """That a process has open beside its connections."""
 PATIENT = ("--idle-timeout", "60")
-NUMBERS = {"activemq": "convert_string_expressions\\c", "artemis": "convert_string_expressions\\c"}
-"""How a selector begins that takes a header for a number. RabbitMQ has none."""
+NUMBERS = {"artemis": "convert_string_expressions\\c"}
+"""How a selector begins that takes a header for a number, where it does not by itself. RabbitMQ has no selectors."""
 
 
 def outcome(result: dict) -> Figures:
