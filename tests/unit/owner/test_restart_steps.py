@@ -66,7 +66,7 @@ def test_no_step_of_a_restart_looks_at_more_than_some_queues(monkeypatch: pytest
     monkeypatch.setattr(Shard, "recover", recover)
     machine = Machine(disk, HandClock(), settings, listener)
     steps.append(looked)
-    assert sum(steps) >= MANY and max(steps) <= QUEUES
+    assert sum(steps) >= MANY and max(steps) <= slot_restore._QUEUES
     machine.quiesce()
     machine.shard.submit([
         Subscribe(7, 2, 0, n + 1, "a", Routing.ANYCAST, AckMode.AUTO, queue=f"q{n}") for n in range(MANY)
