@@ -10,7 +10,6 @@ from broker.core.commands import Publish, Subscribe
 from broker.core.effects import Deliver
 from broker.engine import end_of_turn
 from broker.engine.recovery import slot_restore
-from broker.engine.state.slot import QUEUES
 from broker.owner.shard.shard import Shard
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
